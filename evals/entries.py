@@ -1,11 +1,11 @@
-"""Reads the corpora of the gate: one file an entry, told as a whole kernel part or as an edit of a target's.
+"""Reads the corpora of the gate: one file an entry, as a whole kernel part or as an edit of a target's.
 
 An entry opens with comments `# key: value`:
   does     one line: what it does, for cheats also why it might pay
   target   a file of corpus/targets/, or a shipped kernel with what that folder puts in place of its cases
   stage    of a bad one: what may refuse it: read, build, screen, inspect, deadlock, synchronisation, race, offsets,
            time, or results, which the interpreter compares without a GPU and smoke, numerics and confirm with one
-  needs    gpu: nothing without one can tell that it is bad
+  needs    gpu: nothing without a GPU can show that it is bad
   results  right: its results are what they should be, and it must not be called faster
   ideas    of a cheat: the numbers of the ideas that it tries, as in the table of impossible.toml
   vary     NAME: a | b | c: one entry for each, with NAME replaced in the text (the line may be repeated)

@@ -100,7 +100,7 @@ def run(
     `report` gets every outcome as soon as its target's entries are through: a run that is killed loses no more.
 
     Raises BrokenCorpus when an entry fits its target no longer, and the faults of a run: EnvironmentFault when no
-    sandbox works, for the corpora are nobody's own code.
+    sandbox works: the corpora are untrusted code.
     """
     box.choose(run_settings.sandbox, run_settings.python).admit(untrusted=True)
     started = time.monotonic()
@@ -128,7 +128,7 @@ def on_gpu(run_settings: RunSettings) -> bool:
 def of_target(
     name: str, chosen: Sequence[Entry], run_settings: RunSettings, folder: Path, corpus: Path, say: Say
 ) -> list[Outcome]:
-    """Return the entries of one target, as one run in an empty folder. Raises what `run` raises."""
+    """Judge the entries of one target, as one run in an empty folder. Raises what `run` raises."""
     subject = corpora.place(name, folder, corpus)
     by_id: dict[str, Entry] = {}
     files: list[GivenFile] = []
@@ -160,7 +160,7 @@ def of_target(
 
 
 def own_ttgir(subject: Target, run_settings: RunSettings, contents: ContentStore) -> str:
-    """Return what `ttgir_edits.own` gives: of all GPUs of an architecture it is the same."""
+    """Return what `ttgir_edits.own` gives; it is the same for all GPUs of an architecture."""
     device = devices.find(run_settings.device or settings.DEFAULT_DEVICE)
     return ttgir_edits.own(Builder(subject, device, box.choose(run_settings.sandbox, run_settings.python), contents))
 

@@ -51,7 +51,7 @@ def main(pattern: str | None, settings: RunSettings, as_json: bool) -> int:
 
 
 def code(outcomes: Iterable[Outcome]) -> int:
-    """1 when a bad one was admitted or an honest one refused, else 0."""
+    """Return 1 when a bad one was admitted or an honest one refused, else 0."""
     return int(any(o.standing == ("refused" if o.entry.honest else "admitted") for o in outcomes))
 
 
@@ -78,7 +78,7 @@ def as_values(o: Outcome) -> dict[str, Any]:
 
 
 def counted(lines: Sequence[Line]) -> dict[str, Any]:
-    """Return how many of each group, of the bad and of the honest stand how, who refused the bad, and seconds by
+    """Count the standings of each group, of the bad and of the honest; which stage refused the bad; seconds by
     stage."""
     groups = {g: [e for e in lines if e["entry"].startswith(f"{g}/")] for g in GROUPS}
     bad = [e for e in lines if not e["entry"].startswith(f"{HONEST}/")]
@@ -113,7 +113,7 @@ def summary(outcomes: Sequence[Outcome], seconds: float) -> dict[str, Any]:
 
 
 def rates(lines: Sequence[Line]) -> dict[str, Any] | None:
-    """Return everything that is counted of recorded lines, as plain values; None of no entries."""
+    """Return everything that is counted of recorded lines, as plain values; None without entries."""
     entries = [line for line in lines if line["what"] == ENTRY]
     if not entries:
         return None

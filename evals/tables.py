@@ -1,8 +1,8 @@
 """`python -m pgo_agent.evals.tables README.md docs/*.md`: writes their tables anew, and results/candidates.md.
 
-Results are made of recorded evidence and nothing else, moves of what they say of themselves. Ratios are taken within
-one session on one GPU; each table names its GPU, versions and commit. A target whose run found no improvement says so:
-its winner column stays empty.
+Tables of results are made of recorded evidence alone, that of moves of what each move says of itself. Ratios are taken
+within one session on one GPU; each table names its GPU, versions and commit. A target whose run found no improvement
+says so: its winner column stays empty.
 """
 
 import sys
@@ -90,7 +90,7 @@ def _descent(verdicts: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def _named(verdict: Mapping[str, Any]) -> str:
-    """Return a move by its name, what a model wrote by the first words that it gave it."""
+    """Return the name of a move, or the first words of the idea that a model gave."""
     if verdict.get("author", "embedded").startswith("embedded"):
         return str(verdict["move"])
     return f'"{verdict["idea"].partition(":")[0].splitlines()[0]}" by {verdict["author"]}'
@@ -162,7 +162,7 @@ def nights() -> str:
 
 
 def gate() -> str:
-    """Return what became of the corpora on a GPU: a Markdown table of the groups, and who refused the bad ones."""
+    """Return what became of the corpora on a GPU: a Markdown table of the groups, and which stages refused the bad."""
     recorded = list(rows())
     counts = gate_report.rates(recorded)
     if counts is None:
@@ -209,7 +209,7 @@ def moves() -> str:
 
 
 def between(text: str, marker: str, content: Iterable[str] | str) -> str:
-    """`text` with what stands between <!-- marker --> and <!-- /marker --> replaced."""
+    """Return `text` with what stands between <!-- marker --> and <!-- /marker --> replaced."""
     start, end = f"<!-- {marker} -->\n", f"<!-- /{marker} -->"
     head, rest = text.split(start, 1)
     return head + start + "".join(content) + end + rest.split(end, 1)[1]

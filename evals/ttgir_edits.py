@@ -1,4 +1,4 @@
-"""Edits of a kernel's own TTGIR, for entries that a target's source cannot tell: `NAME.ttgir-edit` of the corpora.
+"""Edits of a kernel's own TTGIR, for entries that a target's source cannot express: `NAME.ttgir-edit` of the corpora.
 
     <<<<<<< MATCH 2
     (ttg\\.async_wait .*)num = 2
@@ -7,9 +7,9 @@
     >>>>>>> REPLACE
 
 Between the first two lines stands a regular expression of Python's `re` (`^` and `$` at every line, `.` within one),
-then what takes the place of each match. It must match exactly as often as is said, 1 if nothing is said, and change
-something: else BrokenCorpus. So an edit names no SSA value, which the compiler numbers anew at every change, but takes
-it from the match. An entry without any edit is the kernel's own text as it is.
+then what takes the place of each match. It must match exactly as often as the number says, once without a number, and
+change something: else BrokenCorpus. So an edit names no SSA value, which the compiler numbers anew at every change, but
+takes it from the match. An entry without any edit is the kernel's own text as it is.
 
 The text is what the target's only launch in its public cases builds, by the boxed tracer, as `show --ttgir` writes it.
 """
@@ -26,7 +26,7 @@ _EDIT = re.compile(r"<<<<<<< MATCH(?: (\d+))?\n(.+?)\n=======\n(.*?)>>>>>>> REPL
 
 
 class BrokenCorpus(Fault):
-    """A file of the corpus that says nothing clear, or does not fit its target any more."""
+    """A file of the corpus that is unclear, or does not fit its target any more."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ def own(builder: Builder) -> str:
 
     Raises BrokenCorpus when it cannot be traced, or launches more or less than one kernel.
     """
-    seat = builder.box, builder.contents, builder.target, builder.device
-    traced = trace_and_compile.trace(*seat, builder.target.source, {"CASES": None}, None)
+    place = builder.box, builder.contents, builder.target, builder.device
+    traced = trace_and_compile.trace(*place, builder.target.source, {"CASES": None}, None)
     if "error" in traced:
         raise BrokenCorpus(f"{builder.target.path.stem} cannot be traced: {traced['error']['message']}")
     if len(traced["kernels"]) != 1:

@@ -1,4 +1,4 @@
-"""Runs what nobody trusts.
+"""Runs untrusted code.
 
 A kernel's Python is executed only by the tracer, in a box without GPU, network or keys. What leaves the box is data: a
 launch plan and TTGIR. The compiler turns TTGIR into cubins without ever importing a kernel file; the judge launches

@@ -41,8 +41,8 @@ class Device:
         return flops / ms / 1e9, "TFLOP/s"
 
     def resident_blocks(self, registers: int, shared_bytes: int, warps: int) -> dict[str, int]:
-        """Return blocks that each resource of an SM allows, as NVIDIA's occupancy calculator (of Nsight Compute) counts
-        for 8.0 to 12.0; their least is how many an SM holds.
+        """Return the blocks that each resource of an SM allows, as NVIDIA's occupancy calculator (of Nsight Compute)
+        counts for 8.0 to 12.0; their least is how many an SM holds.
 
         `registers` of a thread, `shared_bytes` and `warps` of a block. Registers of a warp: 32 x registers of a thread,
         rounded up to 256. Of these an SM's 64 Ki give so many warps, in fours. Shared memory of a block: its own and

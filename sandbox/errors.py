@@ -2,7 +2,7 @@
 
 
 class Fault(Exception):
-    """Something a person must mend. `message` says what is wrong, `hint` what to do next."""
+    """Something a person must fix. `message` says what is wrong, `hint` what to do next."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)

@@ -1,6 +1,6 @@
 """Memory with a guard zone around each of its buffers, so that what a kernel does outside of its tensors is seen.
 
-A write shows as a zone that no longer holds what it was given; a read shows in results that change with that. Relies on
+A write shows as a zone that no longer holds its fill; a read shows in results that change with that fill. Relies on
 torch alone. What lands more than GUARD bytes away is not seen here: it hits another buffer or a bad address.
 """
 
@@ -20,7 +20,7 @@ TRIES = 8  # blocks of the allocator that are looked at
 
 @dataclass(frozen=True)
 class Fill:
-    """What memory is to hold: one byte all over, or else bytes of chance that follow from a secret seed."""
+    """What memory is to hold: one byte all over, or random bytes from a secret seed."""
 
     byte: int | None = None
     seed: int = field(default_factory=lambda: secrets.randbits(62))
@@ -81,8 +81,7 @@ class Arena:
             zone.copy_(part)
 
     def strays(self) -> Any:
-        """Return bytes of the zones that no longer hold what they were filled with: a count where the memory is,
-        unawaited."""
+        """Count the bytes of the zones that no longer hold their fill: a tensor on the memory's device, not awaited."""
         return (torch.cat(self._zones()) != self._held()).sum()
 
     def _held(self) -> Any:
@@ -126,15 +125,15 @@ class Guarded:
         return self._arena.storage(0)
 
     def stray(self) -> int:
-        """Return bytes of the zones that no longer hold the pattern."""
+        """Count the bytes of the zones that no longer hold the pattern."""
         return int(self._arena.strays())
 
 
 def arenas(sizes: Sequence[int], device: Any) -> list[tuple[Arena, int]]:
     """Return a place for a buffer of each size: the arena, and which of its buffers.
 
-    All in one, so that nothing lies between them that nobody fills; without guard zones each is an allocation of its
-    own, as a checker of memory wants it.
+    All in one, so that no unfilled memory lies between them. Without guard zones each is an allocation of its own, as a
+    memory checker wants it.
     """
     if not GUARD:
         return [(Arena([n], device), 0) for n in sizes]
@@ -143,8 +142,8 @@ def arenas(sizes: Sequence[int], device: Any) -> list[tuple[Arena, int]]:
 
 
 def _block(nbytes: int, device: Any) -> Any:
-    """So many bytes, or all of the block that torch's CUDA allocator takes for them: what a request leaves of its
-    block, up to a megabyte, would be filled and looked at by nobody."""
+    """Return `nbytes` bytes, or the whole block that torch's CUDA allocator takes for them: the rest of a block, up to
+    a megabyte, would neither be filled nor looked at."""
     if torch.device(device).type != "cuda" or not GUARD:
         return torch.empty(nbytes, dtype=torch.uint8, device=device)
     size = -(-nbytes // ALIGN) * ALIGN
@@ -162,5 +161,5 @@ def _block(nbytes: int, device: Any) -> Any:
 
 
 def said(stray: int) -> str:
-    """Return what is wrong with a kernel that changed so many guarded bytes."""
+    """Return what is wrong with a kernel that changed `stray` guarded bytes."""
     return f"wrote {stray} bytes outside of its output"

@@ -1,4 +1,4 @@
-"""How a process of ours imports what is heavy."""
+"""How our processes import heavy libraries."""
 
 import contextlib
 import gc
@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def heavy() -> Iterator[None]:
-    """Around imports of torch: they make objects that stay, and looking for garbage among them takes a sixth of it."""
+    """Turn garbage collection off around imports of torch: the objects stay, and collecting takes a sixth of the
+    time."""
     gc.disable()
     try:
         yield

@@ -25,7 +25,7 @@ class Record:
     """A base for frozen dataclasses that are written as JSON."""
 
     def as_json(self) -> dict[str, Any]:
-        """Its fields as plain JSON values. Raises Malformed for one that JSON has no form of."""
+        """Return its fields as plain JSON values. Raises Malformed for a value that JSON has no form of."""
         return dict(as_json(self))
 
     @classmethod
@@ -66,7 +66,7 @@ def from_json(kind: Any, value: Any) -> Any:
 
 
 def decoded(kind: type[T], value: Any) -> T:
-    """`from_json` for a class, typed."""
+    """Return what `from_json` does, typed as the class."""
     result = from_json(kind, value)
     _need(isinstance(result, kind), kind, value)
     return result  # type: ignore[no-any-return]

@@ -13,13 +13,13 @@ _ALONE = Lock()
 
 
 def module(text: str, name: str = "<unknown>") -> ast.Module:
-    """Raise what `ast.parse` raises: SyntaxError, ValueError, MemoryError, RecursionError."""
+    """Parse a module. Raises what `ast.parse` raises: SyntaxError, ValueError, MemoryError, RecursionError."""
     with _ALONE:
         return ast.parse(text, name)
 
 
 def expression(text: str) -> ast.expr:
-    """Raise what `ast.parse` raises."""
+    """Parse an expression. Raises what `ast.parse` raises."""
     with _ALONE:
         return ast.parse(text, mode="eval").body
 

@@ -133,7 +133,7 @@ def _asked(text: str) -> list[str]:
 
 
 def load(path: Path, name: str) -> ModuleType:
-    """Execute the file as module `name`. Whatever it raises is the caller's to report."""
+    """Execute the file as module `name`. Raises whatever the file raises."""
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise TargetFault(f"cannot import {path}", "give it a .py name")

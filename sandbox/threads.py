@@ -10,9 +10,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def threads(count: int) -> Iterator[ThreadPoolExecutor]:
-    """A pool whose work is waited for at the end of the block, unless Ctrl-C ends that; what was not begun is dropped
-    wherever an exception does.
-    """
+    """Yield a pool. The end of the block waits for its work, except after Ctrl-C; an exception drops what has not
+    begun."""
     pool, wait = ThreadPoolExecutor(count), True
     try:
         yield pool

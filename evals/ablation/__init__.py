@@ -1,1 +1,1 @@
-"""What a profile is worth to the optimizer: the same targets, budget and seeds, told more or less of it."""
+"""What a profile is worth to the optimizer: the same targets, budget and seeds, with more or less of it shown."""

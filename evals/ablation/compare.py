@@ -1,4 +1,4 @@
-"""Compares arms pair by pair: runs of one target and seed that differ in what the optimizer was told.
+"""Compares arms pair by pair: runs of one target and seed that differ in what the optimizer was shown.
 
 The interval is a percentile bootstrap of the mean difference (Efron and Tibshirani, 1993), over 10,000 resamples with a
 fixed seed. Pairs are resampled within their target, each target weighs the same: three targets are no sample of all.
@@ -30,13 +30,13 @@ class Difference:
 def differences(
     plan: AblationPlan, scores: Mapping[AblationRun, float], commits: Mapping[AblationRun, str] | None = None
 ) -> list[Difference]:
-    """Return one for each arm but the first of its model, as far as there are pairs of runs that one pgo-agent made."""
+    """Return a difference for each arm but the first of its model, where one pgo-agent made pairs of runs."""
     compared = ((base, arm, _paired(plan, scores, commits or {}, base, arm)) for base, arm in _compared(plan))
     return [_difference(base, arm, by_target) for base, arm, by_target in compared if by_target]
 
 
 def apart(plan: AblationPlan, scores: Mapping[AblationRun, float], commits: Mapping[AblationRun, str]) -> int:
-    """Return pairs that are left out: what two versions of pgo-agent come to says nothing of what it was told."""
+    """Return how many pairs are left out because two versions of pgo-agent made their runs."""
     return sum(
         _of_two(commits, a, b) for arms in _compared(plan) for a, b in _pairs(plan, *arms) if {a, b} <= {*scores}
     )

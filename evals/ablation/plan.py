@@ -1,6 +1,6 @@
 """The plan of an ablation: a TOML file that is fixed before the first run. Its hash stands in every result.
 
-Relies on `evals/runner/plan_toml.py`, which reads it. What it leaves out has no default: whoever reads a result finds
+Relies on `evals/runner/plan_toml.py`, which reads it. What it leaves out has no default: a reader of a result finds
 all of it in one place.
 """
 
@@ -104,5 +104,5 @@ SHAPE: Shape = {
 
 
 def pairs(arms: Sequence[Arm], insights: Sequence[ProfileVisibility]) -> list[tuple[Arm, Arm]]:
-    """Return each arm with the one it is compared with: the same model, told what the plan names first."""
+    """Return each arm with the one it is compared with: the same model, shown what the plan names first."""
     return [(Arm(a.model, insights[0]), a) for a in arms if a.insight != insights[0]]

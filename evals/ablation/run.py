@@ -29,7 +29,7 @@ class Results(planned.Results[AblationRun]):
     kind: str = "an ablation"
 
     def scores(self) -> dict[AblationRun, float]:
-        """Of the runs that ended by themselves."""
+        """Return the scores of the runs that ended by themselves."""
         ended = {w: self.ended(w) for w in self.plan.runs}
         return {w: line["score"] for w, line in ended.items() if line and not line["truncated"]}
 

@@ -38,7 +38,7 @@ class Judgement(Protocol):
 
 
 def score(store: Store, run: Run, metric: str) -> float:
-    """Raise UsageFault for a metric of times where nothing was timed."""
+    """Return a run's score. Raises UsageFault for a metric of times where nothing was timed."""
     candidates = store.candidates(run.id)
     if metric == "right":
         return right(candidates)
@@ -48,7 +48,7 @@ def score(store: Store, run: Run, metric: str) -> float:
 
 
 def right(candidates: Sequence[Candidate]) -> float:
-    """Between 0 and 1; 0 where nothing was judged."""
+    """Return the share of candidates with nothing wrong, 0 to 1; 0 where nothing was judged."""
     judged = [c for c in candidates if c.verdict is not None]
     return sum(c.verdict not in FAULTY for c in judged) / len(judged) if judged else 0.0
 
@@ -59,13 +59,13 @@ def final(run: Run) -> float:
 
 
 def anytime(candidates: Sequence[Judgement], budget: int) -> float:
-    """Candidates in the order in which they were proposed."""
+    """Return the mean best gain over the budget. `candidates`: in the order in which they were proposed."""
     gains = bests(candidates[:budget])
     return sum(gains + gains[-1:] * (budget - len(gains))) / budget
 
 
 def bests(candidates: Sequence[Judgement]) -> list[float]:
-    """After each candidate the best gain so far over the kernel as shipped, as a logarithm."""
+    """Return, after each candidate, the logarithm of the best gain so far over the kernel as shipped."""
     gains: dict[str | None, float] = {}
     best, result = 0.0, []
     for c in candidates:

@@ -38,7 +38,7 @@ class Bars:
 
 
 def bars(listed: Sequence[Beside]) -> Bars | None:
-    """Return intervals on one axis, which shows 1. None of nothing."""
+    """Return intervals on one axis, which shows 1; None without intervals."""
     if not listed:
         return None
     x = axis([1.0, *(v for b in listed for v in (b.found.low, b.found.high))], most=4)
@@ -47,7 +47,7 @@ def bars(listed: Sequence[Beside]) -> Bars | None:
 
 
 def trend(board: Board, colors: Colors) -> Chart | None:
-    """Return each optimizer's mean of tuned, night by night; every seed is a dot. None of one night alone."""
+    """Return each optimizer's mean of tuned, night by night; every seed is a dot. None for one night alone."""
     nights = board.nights
     if len(nights) < 2:
         return None

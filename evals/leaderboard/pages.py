@@ -19,12 +19,12 @@ from pgo_agent.evals.nightly.row import BASES, PEAKS, SHIPPED, TUNED, WINNER, Ca
 from pgo_agent.sandbox import devices
 
 VERSIONS = ("driver", "torch", "triton")
-COLORS = 6  # series that the page tells apart; more of them share
+COLORS = 6  # colors of the page; with more series, some share one
 Values = dict[str, Any]
 
 
 def colors(boards: Sequence[Board]) -> Colors:
-    """Of each optimizer the same on every page."""
+    """Return a color number for each optimizer, the same on every page."""
     names = sorted({r.optimizer for b in boards for r in b.rows})
     return {name: n % COLORS for n, name in enumerate(names)}
 

@@ -100,7 +100,7 @@ def boards(rows: Iterable[Row]) -> list[Board]:
 
 
 def noise(rows: Sequence[Row]) -> Mapping[str, float]:
-    """Of the timer against itself, over every case of every row: how far it was off, in percent, and how often."""
+    """Return how far the timer was off against itself, in percent, and how often, over every case of every row."""
     intervals = [c.noise for r in rows for c in r.cases.values()]
     off = sorted(100 * abs(math.expm1(math.log(i.mid))) for i in intervals)
     if not off:

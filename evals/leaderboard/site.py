@@ -23,7 +23,8 @@ HEAVY = ("ms",)  # of a case: raw samples stay in the files of rows, which resul
 
 
 def main(files: Sequence[Path], folder: Path) -> int:
-    """Raise UsageFault for files that hold nothing to show, EnvironmentFault where nothing can be written."""
+    """Write the site; return 0. Raises UsageFault for files that hold no row, EnvironmentFault where it cannot
+    write."""
     contents = load.files(files)
     if not contents.rows and not contents.gate:
         why = "; ".join(contents.notes) or "no run has ended yet"

@@ -1,7 +1,7 @@
 """Whether two kernels give the same bits, in Triton's interpreter: on every small case, as it is and on stress inputs.
 
 `python -m pgo_agent.evals.mutants.bits FOLDER` compares, in a process of its own, which imports the target's contract;
-the kernels run in the box. Equal bits on many inputs do not prove two kernels equal: whoever says so has read them.
+the kernels run in the box. Equal bits on many inputs do not prove two kernels equal: only reading them does.
 Nothing is known of what the interpreter does not model, or of cases that no small one stands for.
 """
 

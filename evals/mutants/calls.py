@@ -1,6 +1,6 @@
 """Operators of mutation on calls and statements: masks, loops, grids, initial values, what is waited for.
 
-Each is a function of a place that gives pairs: a span of the text, and what to write there. `expressions.py` has the
+Each is a function of a place that yields pairs: a span of the text, and what to write there. `expressions.py` has the
 others.
 """
 

@@ -1,6 +1,6 @@
 """Operators of mutation on expressions: constants, arithmetic, comparisons, names, types.
 
-Each is a function of a place that gives pairs: a span of the text, and what to write there.
+Each is a function of a place that yields pairs: a span of the text, and what to write there.
 """
 
 import ast
@@ -137,7 +137,7 @@ def comparison(s: Site) -> Iterator[Pair]:
 
 
 def logic(s: Site) -> Iterator[Pair]:
-    """`and` for `or` and the reverse; a condition turned round."""
+    """Yield `and` for `or` and the reverse; a condition turned round."""
     if isinstance(s.node, ast.BoolOp):
         old, new = ("and", "or") if isinstance(s.node.op, ast.And) else ("or", "and")
         yield _between(s, s.node.values[0], s.node.values[1], old), new

@@ -95,8 +95,7 @@ def fate(row: Row, base: Row | None, explanations: Sequence[Explained]) -> str:
 
 
 def unsound(row: Row, explanations: Sequence[Explained]) -> str:
-    """Return what cannot be: a base that is refused, or a mutant whose results are said to be the same, and that is
-    wrong."""
+    """Return what must not be: a base that is refused, or a wrong mutant whose results are said to be the same."""
     text = f"{row['mutant']} is {row['verdict']} at {row['stage']}: {row['reason']}"
     if not row["operator"]:
         return f"a base is refused: {text}" if row["verdict"] in FAULTY else ""

@@ -52,7 +52,7 @@ class Report:
 
 
 def of_rows(rows: Mapping[str, Row]) -> Report:
-    """Return the rows of mutants and their bases, by name."""
+    """Return the report of rows of mutants and their bases, by name."""
     explanations = outcomes.explained()
     judged = [
         (r, outcomes.fate(r, rows.get(f"{r['base']}:itself"), explanations)) for r in rows.values() if r["operator"]
@@ -61,7 +61,7 @@ def of_rows(rows: Mapping[str, Row]) -> Report:
 
 
 def as_json(report: Report) -> None:
-    """What was counted, as the last line of JSON."""
+    """Print what was counted, as the last line of JSON."""
     print(json.dumps(report.summary()), flush=True)
 
 

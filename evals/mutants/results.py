@@ -18,8 +18,7 @@ Row = Mapping[str, Any]
 
 
 def row(m: Mutant, o: Outcome, bits: Mapping[str, Any] | None = None) -> Row:
-    """Return one mutant, what the gate said of it, and how its bits compare with those of its base, if that was
-    asked."""
+    """Return the row of a mutant: what the gate said of it, and how its bits compare with its base's, where asked."""
     change = m.change
     return {
         "what": WHAT,

@@ -34,7 +34,7 @@ def run(
 ) -> None:
     """Judge what the results do not hold yet, and add it to them; `report` gets every new row.
 
-    Raises what `gate.run` raises: EnvironmentFault when no sandbox works, for mutants are nobody's own code.
+    Raises what `gate.run` raises: EnvironmentFault when no sandbox works, for mutants are untrusted code.
     """
     box.choose(settings.sandbox, settings.python).admit(untrusted=True)
     alone, turn = gate.on_gpu(settings), Lock()

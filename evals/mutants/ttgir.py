@@ -81,7 +81,7 @@ def commit(line: Line) -> Iterator[Pair]:
 
 
 def _bypass(line: Line) -> Iterator[Pair]:
-    """Without the op: what uses its results takes its operands, as far as the values can be seen."""
+    """Yield the text without the op: what uses its results takes its operands, where their values are visible."""
     results, operands = line.op.results, line.op.operands
     if results and not operands and re.search(rf"{re.escape(results[0])}(?![\w])", line.rest):
         return

@@ -19,7 +19,7 @@ from pgo_agent.sandbox import devices
 
 
 def of(store: Store, run: Run, plan: NightlyPlan, planned: NightlyRun) -> Row:
-    """A run that measured nothing gives a row that says why, and that counts as 1.0."""
+    """Return the row of a run. A run that measured nothing gets a row that says why, and counts as 1.0."""
     calls, spent, failed = store.calls(run.id), store.spent(run.id), _failed(run)
     return Row(
         kernel=Path(run.target).stem,

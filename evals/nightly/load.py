@@ -1,7 +1,7 @@
 """Reads files of rows, and those of the gate.
 
-What is read was written by anybody: every line is looked at, and refused by its number. A last line that was cut off
-is left out and said. Of each file it is known which rows are its own; nothing is changed or merged.
+Anybody may have written these files: every line is checked, and refused by its number. A last line that was cut off is
+left out, with a note. Each row knows its file; nothing is changed or merged.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,8 +33,7 @@ class Found:
 
 
 def files(paths: Sequence[Path]) -> Found:
-    """Return all that several files hold. Raises UsageFault for a line that is nothing of this, and for a run told
-    twice."""
+    """Return all that several files hold. Raises UsageFault for an unknown line, and for a run that two files hold."""
     contents = [file(p, name) for p, name in zip(paths, names(paths), strict=True)]
     rows = tuple(r for f in contents for r in f.rows)
     _of_different_runs(rows)
@@ -44,7 +43,7 @@ def files(paths: Sequence[Path]) -> Found:
 
 
 def names(paths: Sequence[Path]) -> list[str]:
-    """Return the name of each file, with as many of the folders before it as tell it from the others."""
+    """Return the name of each file, with as many folders before it as make it unique."""
     parts = [p.absolute().parts for p in paths]
     most = max(map(len, parts), default=1)
     enough = (n for n in range(1, most) if len({e[-n:] for e in parts}) == len(set(parts)))

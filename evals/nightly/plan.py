@@ -1,7 +1,7 @@
 """The plan of a nightly: a TOML file, fixed before the first run. Its hash stands in the file of rows.
 
 Relies on `evals/runner/plan_toml.py`, which reads it. Budgets of models may be left out, for where none is asked; all
-else has no default: whoever reads a row finds all of it in one place.
+else has no default: a reader of a row finds all of it in one place.
 """
 
 import math
@@ -65,7 +65,7 @@ class NightlyPlan:
         return [NightlyRun(t, o, s) for s in self.seeds for t in self.targets for o in self.optimizers]
 
     def settings_of(self, planned: NightlyRun, settings: RunSettings) -> RunSettings:
-        """None learns from another run; roles that the plan names no model for are embedded, whatever variables say."""
+        """Return a run's settings: it learns from no other run; roles without a model in the plan are embedded."""
         roles = dict.fromkeys(ROLES, EMBEDDED) | {OPTIMIZER: model(planned.optimizer, planned.target)}
         models = tuple(f"{role}={name}" for role, name in roles.items())
         limited = plan_toml.applied(self.limits, LIMITS, settings)

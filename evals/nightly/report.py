@@ -17,7 +17,8 @@ from rich.table import Table
 
 
 def mean(rows: Iterable[Row], base: str) -> float | None:
-    """Return geometric mean of rows, a kernel weighing the same however many of its rows there are; None of no rows."""
+    """Return the geometric mean of rows, a kernel weighing the same however many of its rows there are; None of no
+    rows."""
     by_kernel: dict[str, list[float]] = {}
     for r in rows:
         by_kernel.setdefault(r.kernel, []).append(math.log(r.middle(base)))
@@ -78,7 +79,7 @@ def _came_to(r: Row) -> str:
 
 
 def slower(r: Row) -> str:
-    """That a row gained nothing over what `triton.autotune` picks; empty where it did, or that is as shipped."""
+    """Return that a row gained nothing over what `triton.autotune` picks; empty where it did, or that is as shipped."""
     of = r.of_autotuned
     if of is None or of >= 1:
         return ""

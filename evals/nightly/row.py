@@ -1,6 +1,6 @@
 """A row: what one run of a target, an optimizer and a seed came to, with the samples that say so.
 
-Figures that follow from samples are computed from them and never believed: a line whose ratios are not those of its own
+Figures that follow from samples are computed from them and never trusted: a line whose ratios are not those of its own
 samples is refused, and so is one that measured nothing and does not say why. Relies on
 `sandbox/judge/timing/bootstrap.py` for intervals, and on `sandbox/json_codec.py` for what fields may hold.
 """
@@ -27,7 +27,7 @@ NEEDED = (*BASES, AGAIN)  # sides that every measured case has
 NONE = Interval(1.0, 1.0, 1.0)  # of a run without a winner: what was there before is there still
 PEAKS = {"TFLOP/s": "tflops", "GB/s": "gbps"}  # unit -> what an environment calls the measured peak in it
 STAGE = {"stage", "verdict", "reason", "seconds"}  # what each stage of the gate says of a winner
-CLOSE = 1e-4  # by so much may a ratio that a line tells differ from that of its samples
+CLOSE = 1e-4  # largest difference between the ratio in a line and the ratio of its samples
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class Case:
         return bootstrap.ratio(self.ms[SHIPPED], self.ms[AGAIN])
 
     def reached(self, side: str, environment: Mapping[str, Any]) -> dict[str, Any]:
-        """Return rate of a side, and its shares of the fastest library and of the measured peak; None where there is
-        none."""
+        """Return the rate of a side, and its shares of the fastest library and of the measured peak; None where there
+        is none."""
         device = devices.named(environment["gpu"])
         rate, unit = device.rate(self.flops, self.bytes, self.median(side)) if device else (None, "")
         peak = environment.get(PEAKS.get(unit, ""))
@@ -140,7 +140,7 @@ class Row:
         return str(self.environment["gpu"])
 
     def ratio(self, base: str) -> Interval:
-        """Return geometric mean over cases of how many times faster than a baseline; exactly 1 of a run without a
+        """Return the geometric mean over cases of how many times faster than a baseline; exactly 1 of a run without a
         winner."""
         return self._ratios[base]
 
@@ -166,7 +166,7 @@ class Row:
         return math.exp(sum(logs) / weight)
 
     def middle(self, base: str) -> float:
-        """`ratio` without its interval, which takes a thousand times as long."""
+        """Return the middle of `ratio` without the interval, which takes a thousand times as long."""
         if self.winner is None or self.failed:
             return 1.0
         weight = sum(c.weight for c in self.cases.values())
@@ -199,7 +199,7 @@ class Row:
 
 
 def parse(line: Mapping[str, Any], file: str = "") -> Row:
-    """Return the row that a line tells. Raises AttributeError, KeyError, TypeError, ValueError for one that is none."""
+    """Return the row in a line. Raises AttributeError, KeyError, TypeError, ValueError for a line that is no row."""
     values = {f.name: line[f.name] for f in fields(Row) if f.name not in ("cases", "file")}
     cases = {n: {f.name: case[f.name] for f in fields(Case)} for n, case in line["cases"].items()}
     return json_codec.decoded(Row, values | {"cases": cases, "file": file})

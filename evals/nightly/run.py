@@ -35,7 +35,7 @@ class Rows(planned.Results[NightlyRun]):
     plan: NightlyPlan
 
     def rows(self) -> list[row.Row]:
-        """Of the runs that have ended, in the order of the plan."""
+        """Return the rows of the runs that have ended, in the order of the plan."""
         return [row.parse(line, self.file.name) for w in self.plan.runs if (line := self.ended(w))]
 
 
@@ -45,7 +45,7 @@ def opened(file: Path, plan: NightlyPlan) -> Rows:
 
 
 def check(rows: Rows, settings: RunSettings) -> None:
-    """All that can be said before hours of a GPU are spent.
+    """Check all that can be checked before hours of a GPU are spent.
 
     Raises UsageFault for a target or an optimizer that cannot be one, and for rows of another plan, commit, text of a
     target, or GPU; EnvironmentFault without a GPU.

@@ -73,7 +73,7 @@ class _Tested:
 
 
 def compare(before: Sequence[Row], after: Sequence[Row], effect: float = EFFECT, chance: float = CHANCE) -> Comparison:
-    """Raise UsageFault where no row of one has a fellow in the other."""
+    """Return how two lists of rows compare. Raises UsageFault where they have no row in common."""
     earlier, later = ({r.key: r for r in rows} for rows in (before, after))
     notes, pairs = list(_alone(earlier, later)), list[tuple[Row, Row]]()
     for key in (k for k in earlier if k in later):

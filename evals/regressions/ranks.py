@@ -31,7 +31,7 @@ def larger(first: Sequence[float], second: Sequence[float]) -> float:
 
 
 def holm(chances: Mapping[Key, float]) -> dict[Key, float]:
-    """Correct chances so that any false word among all of them is as rare as each alone (Holm, 1979)."""
+    """Correct chances so that any false alarm among all of them is as rare as each alone (Holm, 1979)."""
     most, corrected = 0.0, dict[Key, float]()
     for n, key in enumerate(sorted(chances, key=lambda k: chances[k])):
         most = max(most, min(1.0, chances[key] * (len(chances) - n)))

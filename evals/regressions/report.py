@@ -1,4 +1,4 @@
-"""What `pgo-agent eval compare` prints: a line for each case, what was not compared, and the word."""
+"""What `pgo-agent eval compare` prints: a line for each case, what was not compared, and the verdict."""
 
 import json
 from collections import Counter
@@ -13,7 +13,7 @@ from rich.table import Table
 
 
 def main(before: Path, after: Path, effect: float, everything: bool, json_lines: bool) -> int:
-    """1 when something became slower, else 0. Raises UsageFault for files that cannot be compared."""
+    """Print the comparison; return 1 when something became slower, else 0. Raises UsageFault where none can be made."""
     files = (before, after)
     first, second = (load.file(file, name) for file, name in zip(files, load.names(files), strict=True))
     comparison = compare(first.rows, second.rows, effect)

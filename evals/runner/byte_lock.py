@@ -17,7 +17,7 @@ FLOCK = "hhqqi4x"  # of Linux on 64 bits: kind, whence, start, length, process (
 
 @contextmanager
 def held(file: Path, part: int, wait: bool = True) -> Iterator[bool]:
-    """Whether the part of that number is this block's alone, which it always is with `wait`.
+    """Hold the lock on a part while the block runs; yield whether it was free, which it always is with `wait`.
 
     Makes the file where there is none. Raises OSError where it cannot be opened or locked.
     """

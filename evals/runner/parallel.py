@@ -20,7 +20,7 @@ from pgo_agent.agent.run.record.store import Store
 from pgo_agent.evals.runner.results import Results
 
 FOLDER = "at-once"  # of the workspace: its own workspaces
-LAST = ("ablation.completed", "nightly.completed")  # events that tell of all runs: this process tells them
+LAST = ("ablation.completed", "nightly.completed")  # events about all runs: this process emits them
 Process = subprocess.Popen[str]
 
 
@@ -51,7 +51,7 @@ def _workspace(store: Store, name: str) -> Path:
 
 @contextmanager
 def _processes(workspaces: Sequence[Path], json_lines: bool) -> Iterator[list[Process]]:
-    """A process for each workspace. What has not ended by the end of this block is interrupted, as by Ctrl-C."""
+    """Start a process for each workspace. What still runs at the end of the block is interrupted, as by Ctrl-C."""
     running: list[Process] = []
     try:
         for place in workspaces:
@@ -65,7 +65,7 @@ def _processes(workspaces: Sequence[Path], json_lines: bool) -> Iterator[list[Pr
 
 
 def _begun(workspace: Path, json_lines: bool) -> Process:
-    """This command in another workspace. Ctrl-C does not reach it, its lifeline does."""
+    """Start this command in another workspace. Ctrl-C does not reach it; the end of this process does."""
     arguments = [*sys.argv[1:], "--at-once", "1", "--store", str(workspace)]
     return subprocess.Popen(
         [sys.executable, "-m", "pgo_agent.agent.cli.parent_watch", *arguments],
@@ -84,7 +84,7 @@ def _closed(pipe: IO[str] | None) -> None:
 
 
 def _heard(processes: Mapping[str, Process], tell: Callable[[str, str], None]) -> list[int]:
-    """Pass on each line with the name of its workspace. The exit statuses, once all have ended."""
+    """Pass on each line with the name of its workspace; return the exit statuses once all have ended."""
 
     def one(name: str) -> int:
         process = processes[name]
@@ -95,7 +95,7 @@ def _heard(processes: Mapping[str, Process], tell: Callable[[str, str], None]) -
     threads = ThreadPoolExecutor(len(processes))
     try:
         listening = [threads.submit(one, name) for name in processes]
-        wait(listening, return_when=FIRST_EXCEPTION)  # what nobody can be told any more ends all of them
+        wait(listening, return_when=FIRST_EXCEPTION)  # an error while passing lines on ends all of them
         return [done.result() for done in listening if done.done()]
     finally:
         threads.shutdown(wait=False)  # after Ctrl-C they end with their processes, which this waits for no longer

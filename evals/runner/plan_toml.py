@@ -1,6 +1,6 @@
-"""Reads a plan: a TOML file whose every entry is looked at, and refused by what is wrong with it.
+"""Reads a plan: a TOML file. Every entry is checked, and refused with what is wrong with it.
 
-What an evaluation asks for is its `Shape`; this knows of no evaluation.
+An evaluation says in a `Shape` which entries it wants; this module knows no evaluation.
 """
 
 import hashlib
@@ -77,7 +77,7 @@ def whole(value: object) -> str:
 
 
 def different(what: str, fits: Callable[[Any], bool]) -> Problem:
-    """A list of at least one, each another one."""
+    """Return a check of a list: not empty, and without a repeated entry."""
 
     def problem(value: object) -> str:
         fine = isinstance(value, list) and value and all(map(fits, value)) and len(set(value)) == len(value)

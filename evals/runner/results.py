@@ -32,7 +32,7 @@ class PlannedRun(Protocol):
 
     @property
     def named(self) -> Mapping[str, Any]:
-        """What tells it from the plan's other runs, as it stands in every line of it."""
+        """What makes it unique among the plan's runs, as every line of it has it."""
 
 
 W = TypeVar("W", bound=PlannedRun)
@@ -51,7 +51,7 @@ class EvaluationPlan(Protocol[W]):
         """In the order in which they are made."""
 
     def settings_of(self, planned: W, settings: RunSettings) -> RunSettings:
-        """Those of the command line, with what the plan says of a run."""
+        """Return the settings of the command line, with what the plan says of a run."""
 
 
 def _fine(_: Mapping[str, Any]) -> str:
@@ -89,7 +89,7 @@ class Results(Generic[W]):
 
     @contextmanager
     def claimed(self, planned: W, wait: bool) -> Iterator[bool]:
-        """Whether this run is for this block to make: while it lasts no other process gets that. `wait`: until it is.
+        """Claim a run while the block runs; yield whether no other process has it. `wait`: wait until none has.
 
         What others wrote meanwhile is read. Raises EnvironmentFault where the file cannot be written.
         """
@@ -98,11 +98,11 @@ class Results(Generic[W]):
             yield ours
 
     def read_again(self) -> None:
-        """What others wrote meanwhile counts from here on."""
+        """Read the file again at the next use: other processes may have written to it."""
         self.__dict__.pop("lines", None)
 
     def begun(self, planned: W) -> str | None:
-        """Return the run that was begun last for what is wanted."""
+        """Return the name of the run that was begun last for a planned run; None without one."""
         runs = [line["run"] for line in self.lines if line["what"] == BEGUN and _is(line, planned)]
         return runs[-1] if runs else None
 
@@ -136,7 +136,7 @@ class Results(Generic[W]):
 
     @contextmanager
     def _held(self, part: int, wait: bool = True) -> Iterator[bool]:
-        """Whether this part of the file is this block's alone. Raises EnvironmentFault where it cannot be opened."""
+        """Lock a part of the file while the block runs. Raises EnvironmentFault where the file cannot be opened."""
         with ExitStack() as stack:
             try:
                 ours = stack.enter_context(held(self.file, part, wait))
@@ -151,7 +151,7 @@ class Results(Generic[W]):
         return {"what": PLAN, "digest": self.plan.digest, **self.head, "plan": self.plan.values}
 
     def _cut_off(self) -> None:
-        """Take a last line away that is not whole, once all before it were found to be ours."""
+        """Remove a last line that is not whole. All lines before it must be known to be ours."""
         data = self.file.read_bytes()
         os.truncate(self.file, data.rfind(b"\n") + 1)
 
@@ -173,7 +173,7 @@ class Results(Generic[W]):
             yield parsed_line
 
     def _again(self, line: Mapping[str, Any], ended: set[W]) -> str:
-        """Return why a line that ends a run cannot: another one did. Else that run is known from here on."""
+        """Return why a line is a second result of its run; else note that this run has ended."""
         planned = next((w for w in self.plan.runs if line["what"] == ENDED and _is(line, w)), None)
         if planned in ended:
             return "it is the second result of one run"
@@ -183,7 +183,7 @@ class Results(Generic[W]):
 
 
 def parsed(line: str) -> dict[str, Any] | None:
-    """Return a line that says what it is; None for another."""
+    """Return a line's JSON object with its key `what`; None for any other line."""
     with suppress(ValueError, RecursionError):
         value = json.loads(line)
         if isinstance(value, dict) and isinstance(value.get("what"), str):

@@ -44,8 +44,8 @@ def run(
 
 
 def _open(results: Results[W], store: Store, emit: Emit) -> Iterator[W]:
-    """Run without a result, each claimed until the next is asked for; first those that this workspace has begun, then,
-    beside others, those of targets that it knows: their profiles are there."""
+    """Yield runs without a result, each claimed until the next is asked for; first those that this workspace has begun,
+    then, beside others, those of targets that it knows: their profiles are there."""
     for wait in (False, True):
         left = list(results.plan.runs)
         while left := [w for w in left if results.ended(w) is None]:
@@ -76,7 +76,7 @@ def _nearest(results: Results[W], store: Store, left: Sequence[W]) -> W:
 
 
 def _made(results: Results[W], planned: W, run_settings: RunSettings, store: Store, emit: Emit, failures: bool) -> None:
-    """One run, from its beginning or from where it was."""
+    """Make one run, from its beginning or from where it stopped."""
 
     def heard(event: dict[str, Any]) -> None:
         if event["type"] == "run.started" and results.begun(planned) != event["run"]:
@@ -85,7 +85,7 @@ def _made(results: Results[W], planned: W, run_settings: RunSettings, store: Sto
 
     begun = _known(store, results.begun(planned))
     try:
-        if begun is None or begun.state == FAILED:  # what was at fault may be mended
+        if begun is None or begun.state == FAILED:  # its target may have been fixed since
             optimize.start(Path(planned.target), results.plan.settings_of(planned, run_settings), store, heard)
         elif begun.state not in settings.STATES:
             optimize.resume(begun.id, store, heard, {"wait": run_settings.wait})

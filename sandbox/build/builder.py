@@ -277,7 +277,7 @@ def _several(entry: dict[str, Any], names: Mapping[str, str], builds: Mapping[st
 
 
 def kernel_key(ttgir: bytes, options: Mapping[str, Any], arch: int, version: str) -> str:
-    """Return what a build is of: TTGIR, options, architecture and compiler."""
+    """Return the hash of what a build is made of: TTGIR, options, architecture and compiler."""
     return hashlib.sha256(ttgir + canonical([dict(options), arch, version])).hexdigest()
 
 

@@ -60,7 +60,7 @@ class Built:
         return tuple(self.codes[k] for k in choice.kernels)
 
     def as_json(self) -> dict[str, Any]:
-        """Its fields as plain JSON values."""
+        """Return its fields as plain JSON values."""
         plain: dict[str, Any] = json_codec.as_json(replace(self, stages=()))
         return plain | {"stages": [s.as_json() for s in self.stages]}
 

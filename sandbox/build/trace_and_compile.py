@@ -1,7 +1,7 @@
 """Runs the tracer and the compiler in the box and reads what they leave behind, trusting none of it.
 
-A process that somebody killed is started again, and a failure on a full disk is none: neither says anything about a
-candidate. One that ended by itself without an answer has failed.
+A process that somebody killed is started again, and a failure on a full disk does not count: neither says anything
+about a candidate. One that ended by itself without an answer has failed.
 """
 
 import json
@@ -19,7 +19,7 @@ from pgo_agent.sandbox.isolation.box import ATTEMPTS, Box, Ran, killed
 from pgo_agent.sandbox.target import Target
 
 TRACE_SECONDS, COMPILE_SECONDS = 240.0, 600.0  # deadlines of one boxed process
-TELLING = 30.0  # seconds between two words about how far it is
+TELLING = 30.0  # seconds between two messages of progress
 KEPT = ("cubin", "ptx")  # artefacts that go in the content store beside the TTGIR
 LOCATED = (("texts", "ttgir"), ("located", "located"), ("ttir", "ttir"))  # of a trace: field -> suffix of its files
 LISTED = ("sass", "live")  # and these, of a build with line information
@@ -110,7 +110,7 @@ def compile_missing(
     report: Callable[[str], None] = silent,
 ) -> float:
     """Compile the TTGIR that the content store holds no build of, `jobs` at a time. Every key then has one, or an
-    error. `report` hears every few seconds how many it has.
+    error. `report` gets a message every few seconds.
 
     Raises Killed when the process was killed again and again without getting on, EnvironmentFault for a full disk.
     """
@@ -134,7 +134,7 @@ def _compile(
     texts: Mapping[str, bytes],
     report: Callable[[str], None],
 ) -> float:
-    """One compiler process. What it finished goes in the content store, its diagnostics too; gives its seconds."""
+    """Run one compiler process. Its builds and diagnostics go into the content store. Return its seconds."""
     with contents.scratch() as name:
         folder = Path(name)
         (folder / "in").mkdir()
@@ -156,7 +156,7 @@ def _compile(
 
 @contextmanager
 def _counting(out: Path, of: int, report: Callable[[str], None]) -> Iterator[None]:
-    """Tell every TELLING seconds how many kernels are compiled: by the names of files alone."""
+    """Report every TELLING seconds how many kernels are compiled, by the names of files alone."""
     ended = threading.Event()
 
     def count() -> None:
@@ -174,8 +174,8 @@ def _counting(out: Path, of: int, report: Callable[[str], None]) -> Iterator[Non
 
 
 def _collect(contents: ContentStore, out: Path, key: str, ttgir: bytes, options: Mapping[str, Any], ran: Ran) -> str:
-    """Put one kernel's build in the content store, or return its diagnostic. Neither, when the process was killed
-    before it."""
+    """Put one kernel's build in the content store, or return its diagnostic. Neither when the process was killed
+    first."""
     try:
         answer = validate.answer(out / f"{key}.json")
         if "error" in answer:

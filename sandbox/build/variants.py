@@ -1,11 +1,11 @@
-"""Twins of a bundle: the same launches of the same TTGIR, compiled in another way. Never timed, never recorded as code.
+"""Variants of a bundle: the same launches of the same TTGIR, compiled another way. Never timed or recorded as code.
 
 `lined` says which line of its TTGIR each instruction comes from. `sanitized` has Triton's concurrency sanitizer in it:
 ConSan watches at run time which buffer is read or written while a copy or a dot still uses it, and whether all threads
 wait. Version traps (research on triton 3.6 to 3.9): 3.7 and 3.8 do not compile it for plain wgmma kernels.
 `reassembled` goes through another release of ptxas: the one that Triton brings is known to miscompile some wgmma with
 operands in registers. `recorded` stores clock reads that were put into the text of one kernel
-(`sandbox/profile/timeline/`). What does not compile is told, and proves nothing.
+(`sandbox/profile/timeline/`). A variant that does not compile says so, and proves nothing.
 """
 
 import re
@@ -32,7 +32,10 @@ class VariantBuild:
 
 
 def sanitized(builder: Builder, bundle: str, labels: Labels) -> VariantBuild:
-    """Its messages stand in device variables, which no other bundle may have. Raises what the compiler's box raises."""
+    """Build with the sanitizer. Its messages stand in device variables, which no other bundle may have.
+
+    Raises what the compiler's box raises.
+    """
     return _build(builder, bundle, labels, "sanitize")
 
 
@@ -40,8 +43,8 @@ def miscounts(contents: ContentStore, sanitized_build: VariantBuild) -> bool:
     """Return whether the sanitizer took every copy for an arrival where several complete on one barrier.
 
     Then its picture of that barrier turns twice while the barrier turns once, and that all threads wait for good in it
-    proves nothing. So does triton 3.6.0; triton-lang/triton#9046 mends it. Told by the twin's own PTX: one copy, an
-    update of the picture, and the next copy with no arrival between them.
+    proves nothing. So does triton 3.6.0; triton-lang/triton#9046 fixes it. The variant's own PTX shows it: one copy,
+    an update of the picture, and the next copy with no arrival between them.
     """
     texts = (
         contents.get(k["files"]["ptx"], "ptx").decode()
@@ -51,15 +54,16 @@ def miscounts(contents: ContentStore, sanitized_build: VariantBuild) -> bool:
 
 
 def reassembled(builder: Builder, bundle: str, labels: Labels) -> VariantBuild:
-    """By the ptxas of the package nvidia-cuda-nvcc, where the box's interpreter has it. Raises as `sanitized` does."""
+    """Build with the ptxas of the package nvidia-cuda-nvcc, where the interpreter has it. Raises as `sanitized`
+    does."""
     return _build(builder, bundle, labels, "reassemble")
 
 
 def lined(builder: Builder, bundle: str, labels: Labels) -> VariantBuild:
-    """With line information: lines are those of each kernel's TTGIR in the content store. Raises as `sanitized` does.
+    """Build with line information: lines of each kernel's TTGIR in the content store. Raises as `sanitized` does.
 
     ptxas mostly makes the same code of it: 19 or 20 of 21 builds of the shipped kernels, by the path that the lines
-    name; the others take all 255 registers. So its code is compared before a figure of it is said of the original.
+    name; the others take all 255 registers. So its code is compared before a figure of it is used for the original.
     """
     return _build(builder, bundle, labels, "lines")
 
@@ -67,10 +71,10 @@ def lined(builder: Builder, bundle: str, labels: Labels) -> VariantBuild:
 def recorded(
     builder: Builder, bundle: str, labels: Labels, kernel: str, text: str, records: Mapping[str, Any]
 ) -> VariantBuild:
-    """With `text`, which holds records, in place of one kernel's own; the others stay the builds that they are.
+    """Build with `text`, which holds records, in place of one kernel's own; the other builds stay.
 
-    `records` is what `sandbox/compiler/proton.py` takes. Such a twin has profile scratch, which no other bundle may
-    have. Raises as `sanitized` does.
+    `records` is what `sandbox/compiler/proton.py` takes. Such a variant has profile scratch, which no other bundle
+    may have. Raises as `sanitized` does.
     """
     return _build(builder, bundle, labels, "records", {kernel: text.encode()}, records)
 
@@ -83,7 +87,7 @@ def _build(
     replaced: Mapping[str, bytes] | None = None,
     value: object = True,
 ) -> VariantBuild:
-    """Return a twin of every kernel that is launched, or of those for which a text is given."""
+    """Build a variant of every kernel that is launched, or of those for which a text is given."""
     contents = builder.contents
     manifest = contents.manifest(bundle)
     plans = {case: {label: manifest["plans"][case][label]} for case, label in labels.items()}

@@ -1,1 +1,1 @@
-"""A built candidate as data: launch plans in JSON and the cubins they launch. Hostile until `check` has read it."""
+"""A built candidate as data: launch plans in JSON and the cubins they launch. Hostile until `validate` has read it."""

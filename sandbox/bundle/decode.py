@@ -155,7 +155,7 @@ def _descriptor(x: Any) -> Descriptor:
 
 
 def scalar(x: Any) -> Any:
-    """None, bool, int, or a float written as hex. Raises BadBundle for anything else."""
+    """Return None, bool, int, or a float written as hex. Raises BadBundle for anything else."""
     if x is None or type(x) is bool:
         return x
     if type(x) is int:

@@ -74,12 +74,12 @@ def _sections(image: bytes) -> list[Section]:
 
 
 def entries(image: bytes) -> list[str]:
-    """Return names of the kernels in it."""
+    """Return the names of the kernels in it."""
     return [s.name[9:] for s in sections(image) if s.name.startswith(".nv.info.")]
 
 
 def parameter_sizes(image: bytes, kernel: str) -> list[int]:
-    """Return bytes of each kernel parameter, in order, as the driver will read them."""
+    """Return the bytes of each kernel parameter, in order, as the driver will read them."""
     info = next((s.data for s in sections(image) if s.name == f".nv.info.{kernel}"), None)
     if info is None:
         raise BadBundle(f"the cubin holds no kernel called {kernel}")
@@ -99,7 +99,7 @@ def parameter_sizes(image: bytes, kernel: str) -> list[int]:
 
 
 def keeps_state(image: bytes) -> bool:
-    """Return whether it has device variables: memory that outlives a launch. (libdevice's own constants are none.)"""
+    """Return whether it has device variables: memory that outlives a launch. libdevice's constants do not count."""
     variables = [s for s in sections(image) if s.name.startswith(".nv.global") and s.size]
     return any(not _of_libdevice(s.data) for s in variables)
 
@@ -117,7 +117,7 @@ def _of_libdevice(data: bytes) -> bool:
 
 
 def calls(image: bytes) -> set[str]:
-    """Return functions that it calls and does not hold: the driver's own (vprintf, __assertfail, malloc, ...)."""
+    """Return the functions that it calls and does not hold: the driver's own (vprintf, __assertfail, malloc, ...)."""
     parts = sections(image)
     symbols = b"".join(s.data for s in parts if s.name == ".symtab")
     names = b"".join(s.data for s in parts if s.name == ".strtab")
@@ -130,7 +130,8 @@ def calls(image: bytes) -> set[str]:
 
 
 def code_id(image: bytes, named: bool = True) -> str:
-    """Return SHA-256 of what the GPU executes: equal for builds that differ in paths, line numbers and file times only.
+    """Return the SHA-256 of what the GPU executes: equal for builds that differ in paths, line numbers and file times
+    only.
 
     Code, constants, relocations and kernel tables, with their headers, and where the kernel's symbol points. If it is
     not to be `named`, it is equal for builds whose kernels have other names, too.

@@ -23,7 +23,7 @@ _LAUNCHED = (
 
 
 def plan_id(plan: Mapping[str, Any], kernels: Mapping[str, Mapping[str, Any]], codes: Mapping[str, str]) -> str:
-    """Return SHA-256 over a plan's JSON with each kernel replaced by its code id and launch metadata."""
+    """Return the SHA-256 over a plan's JSON with each kernel replaced by its code id and launch metadata."""
 
     def step(s: dict[str, Any]) -> dict[str, Any]:
         if "kernel" not in s:

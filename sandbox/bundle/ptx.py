@@ -22,7 +22,7 @@ _READS = frozenset({"ld", "ldu", "prefetch", "prefetchu"})  # instructions that 
 
 
 def symbols(text: str) -> set[str]:
-    """Return names that it declares in the global state space."""
+    """Return the names that it declares in the global state space."""
     declared = _DECLARED.findall(_PARAMETER.sub("", _COMMENT.sub("", text)))
     return {name for d in declared for name in _NAME.findall(_ASIDE.sub(" ", d))}
 

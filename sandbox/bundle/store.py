@@ -2,7 +2,7 @@
 
 Files appear whole or not at all (written aside, then renamed), so a killed process leaves nothing half-written behind.
 A power loss may still take files, or their ends: what is read is checked against its hash, and what is damaged counts
-as missing and is written anew. It does not defend against who may write here.
+as missing and is written anew. It does not defend against a user who may write here.
 """
 
 import contextlib
@@ -43,11 +43,11 @@ class ContentStore:
         return digest
 
     def get(self, digest: str, suffix: str) -> bytes:
-        """Raise EnvironmentFault when the artefact is not there, or damaged."""
+        """Return an artefact's bytes. Raises EnvironmentFault when it is missing or damaged."""
         return _read(self.artefacts / f"{digest}.{suffix}", digest)
 
     def put_bundle(self, manifest: dict[str, Any]) -> str:
-        """Store bundle.json in its canonical form and gives the bundle's id."""
+        """Store bundle.json in its canonical form and return the bundle's id."""
         data = canonical(manifest)
         digest = _hash(data)
         self._write(self.bundle(digest), data)
@@ -57,7 +57,7 @@ class ContentStore:
         return self.root / "bundles" / f"{digest}.json"
 
     def manifest(self, digest: str) -> dict[str, Any]:
-        """Raise EnvironmentFault when the bundle is not there, or damaged."""
+        """Return a bundle's manifest. Raises EnvironmentFault when it is missing or damaged."""
         return dict(json.loads(_read(self.bundle(digest), digest)))
 
     def whole(self, bundle: str) -> bool:
@@ -119,7 +119,8 @@ class ContentStore:
                 raise _disk(theirs, e) from None
 
     def sweep(self) -> None:
-        """Remove what killed processes left. Only for who holds the workspace alone, and in what is its own."""
+        """Remove what killed processes left, in the workspace's own folders. The caller must hold the workspace
+        alone."""
         for folder in (f for name in KEPT if not (f := self.root / name).is_symlink()):
             for part in folder.glob(".*"):
                 part.unlink(missing_ok=True)
@@ -128,7 +129,7 @@ class ContentStore:
 
     @contextlib.contextmanager
     def scratch(self) -> Iterator[str]:
-        """A folder for one boxed process, gone afterwards. Raises EnvironmentFault when the disk refuses."""
+        """Yield a folder for one boxed process, removed afterwards. Raises EnvironmentFault when the disk refuses."""
         place = self.root / "tmp"
         self._folder(place)
         try:

@@ -35,7 +35,7 @@ class Limits:
     memory: int  # bytes of device memory that one plan may take
     scratch: int  # bytes of scratch that one launch may take
     variables: bool = False  # whether device variables may be: the messages of a sanitizer are some
-    records: bool = False  # whether profile scratch may be: clock reads of an instrumented twin are put there
+    records: bool = False  # whether profile scratch may be: clock reads of an instrumented build are put there
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ def check_kernel(k: Kernel, image: bytes, limits: Limits) -> None:
 
 
 def expected_sizes(signature: tuple[Any, ...]) -> list[int]:
-    """Return bytes of each parameter that Triton makes of a signature, with its two scratch pointers at the end."""
+    """Return the bytes of each parameter that Triton makes of a signature, with its two scratch pointers at the end."""
     sizes: list[int] = []
     for s in flat(signature):
         if s.startswith("tensordesc"):

@@ -4,8 +4,8 @@ Runs in the box. For each kernel it leaves out/KEY.json and, if it compiled, .cu
 also .sass, the code with the lines of the TTGIR that it comes from, and .live, how many registers hold a value at each
 instruction. With `"only": "read"` MLIR parses and verifies the text and prints it as .ttgir, and nothing is compiled;
 with `"only": "amdgcn"` in/KEY.ttir is compiled for AMD's `target`, which leaves .ttgir, .located and .amdgcn. Each
-kernel gets a forked child with a deadline; what MLIR and ptxas print is caught and handed on as the diagnostic. What
-the SASS of finished kernels is made of is then said by a child for many of them.
+kernel gets a forked child with a deadline; what MLIR and ptxas print is caught and handed on as the diagnostic. One
+child then counts the opcodes in the SASS of many finished kernels.
 """
 
 import json
@@ -125,7 +125,7 @@ def _compile(folder: Path, kernel: dict[str, Any], arch: int) -> None:
     started, key, out = time.monotonic(), kernel["key"], folder / "out"
     source = folder / "in" / f"{key}.ttgir"
     lines, records, sanitized = (bool(kernel["options"].get(name)) for name in ("lines", "records", "sanitize"))
-    plain = not lines and not records and not sanitized  # of the others nobody asks what their code is made of
+    plain = not lines and not records and not sanitized  # nobody asks for the SASS mix of the others
     knobs.compilation.disable_line_info = not lines
     built = backend_stages.finish(source, arch, kernel["options"])
     sys.stdout.flush()
@@ -156,7 +156,7 @@ def _list(folder: Path, keys: Sequence[str], arch: int) -> None:
 
 
 def _reap(folder: Path, running: Running, waiting: list[Job], listing: Listing) -> list[str]:
-    """Take note of a child that has ended, and end one that takes too long. Gives what is to be listed now.
+    """Take note of a child that has ended, and end one that takes too long. Return what is to be listed now.
 
     Kernels that could not be listed together wait to be listed one by one: a failure stays with its kernel.
     """

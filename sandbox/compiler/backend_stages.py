@@ -2,7 +2,7 @@
 
 Relies on `CUDABackend.add_stages` (3.6 to 3.9). Timed builds carry no line info (TRITON_DISABLE_LINE_INFO is set by
 `__main__`), so the same program gives the same code in any folder. Options that reach ptxas are plain switches,
-and the flags that `assembler` allows.
+and the flags that `ptxas.py` allows.
 """
 
 import os
@@ -18,7 +18,7 @@ from triton.backends.compiler import GPUTarget, Language
 from triton.compiler.compiler import make_backend
 
 SWITCHES = ("enable_fp_fusion", "launch_pdl", "launch_cooperative_grid")
-# Of a sanitized build, whatever the candidate asks of ptxas: a twin of attention is assembled in 5.7 s instead of 12.8,
+# For a sanitized build, whatever the candidate asks of ptxas: that of attention is assembled in 5.7 s instead of 12.8,
 # one of a warp-specialized GEMM in 41 instead of 88. What the sanitizer looks at stands in the IR; at 0 code is 8 times
 # as large, and takes longer.
 QUICK = "--opt-level=1"

@@ -18,7 +18,7 @@ _REFUSED, _TAKEN = 255, 254
 
 
 def listings(path: Path, nvdisasm: str) -> dict[str, str]:
-    """`sass` and `live` of a cubin; a listing is empty where nvdisasm fails."""
+    """Return the listings `sass` and `live` of a cubin; a listing is empty where nvdisasm fails."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "copy.cubin"
         copy.write_bytes(redeclared(path.read_bytes()))

@@ -1,7 +1,7 @@
 """Triton's ptxas, nvdisasm and cuobjdump in boxed processes: one that somebody kills must not pass for a bad kernel.
 
 The process that ran the tool ends as killed, too, and `trace_and_compile.py` starts it again as a whole. Relies on
-Triton's names for its tools (3.6 to 3.9). A tool that fails by itself is none of its business.
+Triton's names for its tools (3.6 to 3.9). A tool that fails by itself is left alone.
 """
 
 import os
@@ -15,7 +15,8 @@ SECONDS = 60.0  # for a tool that reads one cubin
 
 
 def find(arch: int, *others: str) -> None:
-    """Make Triton look for ptxas and `others` now, and keep what it finds: it calls one that is killed then missing."""
+    """Make Triton look for ptxas and `others` now, and keep the result: a tool that is killed while it looks counts as
+    missing."""
     from triton import knobs
     from triton.backends.nvidia import compiler
 
@@ -30,7 +31,7 @@ def find(arch: int, *others: str) -> None:
 
 
 def output(command: list[str]) -> str:
-    """Return what a tool prints on standard output, whether it is content or not."""
+    """Return what a tool prints on standard output, whether it fails or not."""
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
     if done.returncode == -signal.SIGKILL:
         _end()

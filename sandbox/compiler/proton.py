@@ -102,7 +102,7 @@ class _Until38:
 
 
 def scopes(module: Any) -> list[list[Any]]:
-    """[number, name] of each scope, as the records will name them."""
+    """Return [number, name] of each scope, as the records will name them."""
     from triton._C.libtriton import proton
 
     return [[int(number), str(name)] for number, name in proton.get_scope_id_names(module)]

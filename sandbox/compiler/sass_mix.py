@@ -48,7 +48,8 @@ Line = tuple[int, str]  # address in the image, and the instruction
 
 
 def mixes(cubins: Sequence[Path], arch: int, nvdisasm: str) -> list[dict[str, Any]]:
-    """Of each cubin: how often each opcode of interest stands in it, the number of instructions, and the hottest loop.
+    """Return for each cubin how often each opcode of interest stands in it, the number of instructions, and the hottest
+    loop.
 
     Where nvdisasm refuses the image of several, each is disassembled by itself: what it then refuses has none.
     """

@@ -21,7 +21,7 @@ COPIES = ("ttg.async_copy_global_to_local", "ttng.async_tma_copy_global_to_local
 
 
 def from_log(log: str) -> dict[str, Any]:
-    """Return registers, stack and spills in bytes, and the codes of ptxas's notes."""
+    """Return the registers, stack and spills in bytes, and the codes of ptxas's notes."""
     spills, regs = _SPILLS.search(log), _REGS.search(log)
     stack, stores, loads = (int(x) for x in spills.groups()) if spills else (0, 0, 0)
     return {
@@ -56,7 +56,7 @@ def from_ttgir(text: str) -> dict[str, Any]:
 
 
 def loop_flops(ops: Sequence[Op]) -> int:
-    """Return useful tensor flops of one iteration of the first loop that holds dots, for a whole block; 0 without
+    """Return the useful tensor flops of one iteration of the first loop that holds dots, for a whole block; 0 without
     one."""
     loops = ([o for o in op.walk() if o.name in DOTS] for op in ops if op.name == "scf.for")
     return sum(_flops(dot) for dot in next((dots for dots in loops if dots), []))

@@ -74,7 +74,7 @@ class Box:
             return process.anew(self._wrapped([self.python, "-B", *words], folder, *at.filters), at, ends_by)
 
     def _program(self, module: str) -> list[str]:
-        """Return how Python is told what to run."""
+        """Return Python's arguments that say what to run."""
         return ["-m", module]
 
     def _wrapped(self, command: list[str], folder: Path, *filters: int) -> list[str]:
@@ -150,7 +150,7 @@ def killed(what: str) -> Killed:
 
 
 def _hand_over(folder: Path) -> None:
-    """Make the folder readable, and out/ and tmp/ writable, for whoever runs inside; fixes the times of its files."""
+    """Make the folder readable, and out/ and tmp/ writable, for the user inside; fix the times of its files."""
     for name in ("out", "tmp"):
         (folder / name).mkdir(exist_ok=True)
         if os.geteuid() == 0:

@@ -16,7 +16,8 @@ PACKAGE = Path(__file__).parents[1]
 
 
 def bubblewrap(python: str, folder: Path, *filters: int, info: int | None = None) -> list[str]:
-    """bubblewrap's command line. `filters`: open files with seccomp filters; `info`: one that it tells of itself."""
+    """Return bubblewrap's command line. `filters`: open files with seccomp filters. `info`: an open file for its
+    status."""
     root = os.geteuid() == 0
     mounts = [m for p in readable(python) for m in (*_parents(p), "--ro-bind", str(p), str(p))]
     links = [m for p in ("/bin", "/lib", "/lib64", "/sbin") for m in _link_or_bind(Path(p))]
@@ -88,7 +89,7 @@ def readable(python: str) -> list[Path]:
 
 @cache
 def _prefixes(python: str) -> tuple[str, ...]:
-    """sys.prefix and sys.base_prefix of the interpreter that is to run."""
+    """Return sys.prefix and sys.base_prefix of the interpreter that is to run."""
     if python == sys.executable:
         return tuple({sys.prefix, sys.base_prefix})
     code = "import sys; print(sys.prefix); print(sys.base_prefix)"

@@ -29,7 +29,7 @@ LIBRARIES = {  # what a module is sure to import, from which all else of torch a
     "pgo_agent.sandbox.interpreter": ("torch", *_TRITON, "triton.testing", "triton.runtime.interpreter"),
     "pgo_agent.sandbox.compiler": _TRITON,
 }
-KILLED = 128 + signal.SIGKILL  # as bubblewrap tells of a SIGKILL
+KILLED = 128 + signal.SIGKILL  # as bubblewrap reports a SIGKILL
 
 
 class Cold(Exception):
@@ -53,7 +53,7 @@ class Entered:
         self._status = status  # an open file that says how it ended
 
     def wait(self, timeout: float) -> None:
-        """Raise subprocess.TimeoutExpired, and Cold when it never began."""
+        """Wait until it ends. Raises subprocess.TimeoutExpired, and Cold when it never began."""
         ready = select.poll()
         ready.register(self._status, select.POLLIN)
         if not ready.poll(1000 * max(0.0, timeout)):
@@ -90,7 +90,7 @@ class Warm:
             raise Cold("the libraries cannot be imported ahead")
 
     def enter(self, box: int, log: int, words: Sequence[str]) -> int:
-        """Run Python with these words in the box of a process (pidfd); an open file that will say how it ended.
+        """Run Python with these words in the box of a process (pidfd); return an open file that will say how it ended.
 
         Raises OSError when this process is gone.
         """
@@ -120,7 +120,7 @@ class _Servers:
         self.cold: dict[_Kind, str] = {}
 
     def enter(self, kind: _Kind, box: int, log: int, words: Sequence[str]) -> int:
-        """As Warm.enter, in a new process if somebody killed the last. Raises Cold."""
+        """Do what Warm.enter does, in a new process if somebody killed the last. Raises Cold."""
         with self._lock:
             lock = self._locks.setdefault(kind, threading.Lock())
         for _ in range(3):

@@ -3,9 +3,9 @@
 Most of what a boxed process costs is the import of torch and triton. This one has them, waits on a socket (its standard
 input), and forks a child for each request. A request comes with three open files: a process of a box that bubblewrap
 has set up, the log, and where to tell the end. The child joins that box's namespaces (setns: its mounts, processes,
-network, IPC, host name and users are bubblewrap's), gives up every privilege, and runs as Python would be told to.
+network, IPC, host name and users are bubblewrap's), gives up every privilege, and runs what Python's arguments name.
 
-No foreign code runs in this process, nothing of a child comes back to it, every child is forked from the same state.
+No untrusted code runs in this process. Nothing comes back from a child. Every child is forked from the same state.
 It imports nothing of ours: a child does, inside the box, from where the box has it. `forkserver.py` is the other end.
 """
 

@@ -110,7 +110,7 @@ def _become(parent: int, folder: Path, readable: list[Path], command: list[str])
 
 
 def _end_all() -> None:
-    """Kill children until there are none: whoever loses its parent becomes one."""
+    """Kill children until none is left: a process that loses its parent becomes one."""
     end = time.monotonic() + _END_SECONDS
     with contextlib.suppress(ChildProcessError):
         while time.monotonic() < end:

@@ -145,7 +145,7 @@ def _popen(
 
 
 def _end(process: "subprocess.Popen[bytes]", ends_by: signal.Signals) -> int:
-    """End it and what it keeps; its exit status."""
+    """End a process and what it keeps; return its exit status."""
     if process.poll() is None:
         process.send_signal(ends_by)
         with contextlib.suppress(subprocess.TimeoutExpired):

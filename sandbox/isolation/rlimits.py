@@ -1,4 +1,4 @@
-"""The limits of a boxed process, which it sets on itself before any foreign code runs.
+"""The limits of a boxed process, which it sets on itself before any untrusted code runs.
 
 Others go first: compilers take every core that there is, and a judge that waits for one holds a GPU meanwhile.
 """

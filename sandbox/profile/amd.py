@@ -57,7 +57,7 @@ class Amd:
     name = "amd"
 
     def compiled(self, bench: Workbench, subject: Subject) -> Compiled:
-        """Raise CannotCompile with the compiler's own words, or where no trace gave the kernel's TTIR."""
+        """Compile a kernel. Raises CannotCompile with the compiler's own words, or where no trace gave its TTIR."""
         if subject.origin is None:
             raise CannotCompile("no trace gives this kernel's TTIR, which another architecture is compiled from")
         origin = subject.origin

@@ -81,12 +81,12 @@ def kind(opcode: str) -> Kind:
 
 
 def access_bytes(opcode: str) -> int:
-    """Return bytes that one lane loads or stores in device memory; 0 for other opcodes."""
+    """Return the bytes that one lane loads or stores in device memory; 0 for other opcodes."""
     return _bytes(opcode) if kind(opcode) == "global" else 0
 
 
 def scratch_bytes(opcode: str) -> int:
-    """Return bytes that one lane keeps in scratch, or takes from there; 0 for other opcodes."""
+    """Return the bytes that one lane keeps in scratch, or takes from there; 0 for other opcodes."""
     return _bytes(opcode) if kind(opcode) == "spill" else 0
 
 

@@ -23,7 +23,7 @@ _WAIT = "ttng.wait_barrier"
 
 @dataclass(frozen=True)
 class Look:
-    """One compiled kernel under the glass. Raises Unreadable for a TTGIR that Triton did not print."""
+    """The static facts of one compiled kernel. Raises Unreadable for a TTGIR that Triton did not print."""
 
     backend: Backend
     compiled: Compiled
@@ -59,7 +59,7 @@ class Look:
         return dict(instructions)
 
     def source(self, line: int) -> int:
-        """Return the line of the kernel's file that a line of the TTGIR comes from; 0 where nobody knows."""
+        """Return the line of the kernel's file that a line of the TTGIR comes from; 0 where unknown."""
         return self.places.get(line, NOWHERE).line(self.file)
 
     def kinds(self, instructions: Iterable[Instruction]) -> dict[str, int]:
@@ -68,14 +68,14 @@ class Look:
     # parts of the report ----------------------------------------------------------------------------------------------
 
     def lines(self) -> tuple[Line, ...]:
-        """By line of the TTGIR."""
+        """Return the counts by line of the TTGIR."""
         return tuple(
             self._line(line, self.ops.get(line, ""), self.places.get(line), instructions)
             for line, instructions in sorted(self.by_line.items())
         )
 
     def sources(self) -> tuple[Line, ...]:
-        """By line of the kernel's file; nothing where no line of it is known."""
+        """Return the counts by line of the kernel's file; nothing where no line of it is known."""
         by_source = defaultdict[int, list[Instruction]](list)
         for line, instructions in self.by_line.items():
             by_source[self.source(line)] += instructions
@@ -185,5 +185,5 @@ def most_live(instructions: Iterable[Instruction]) -> int:
 
 
 def curve(instructions: Iterable[Instruction]) -> tuple[int | None, ...]:
-    """Return live registers at each instruction."""
+    """Return the live registers at each instruction."""
     return tuple(i.live for i in instructions)

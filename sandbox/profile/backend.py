@@ -1,4 +1,4 @@
-"""The seam between the static profile and an architecture: what each backend must give, and the types it speaks in.
+"""The interface between the static profile and an architecture: what each backend must give, and its types.
 
 NVIDIA's is `nvidia.py`, AMD's `amd.py`. A backend compiles in the box and reads text; none of them needs its GPU.
 """
@@ -71,7 +71,7 @@ class Instruction:
     address: int  # bytes from the kernel's start; for a text without addresses, its index
     opcode: str  # with its modifiers: LDG.E.128
     line: int  # of the TTGIR that was compiled, from 1; 0 where the compiler does not say
-    live: int | None  # general registers that hold a value there; None where nothing tells
+    live: int | None  # general registers that hold a value there; None where that is unknown
     targets: tuple[int, ...] = ()  # indices of the instructions that a branch may go to
     conditional: bool = True  # whether a branch may also fall through; a plain end may not
     ends: bool = False  # whether no instruction follows
@@ -114,13 +114,13 @@ class Occupancy(Record):
 
 
 def occupancy(limits: dict[str, int], warps: int, most_warps: int) -> Occupancy:
-    """Of a block of `warps`: as many blocks as the scarcest resource allows."""
+    """Return the occupancy of blocks of `warps` warps: as many blocks as the scarcest resource allows."""
     blocks = min(limits.values())
     return Occupancy(blocks, blocks * warps, most_warps, limits)
 
 
 def rounded(n: int, unit: int) -> int:
-    """Return the least multiple of `unit` that is not below n."""
+    """Round n up to a multiple of `unit`."""
     return -(-n // unit) * unit
 
 
@@ -131,7 +131,7 @@ class Compiled:
     target: str  # sm_90, gfx950
     name: str
     ttgir: str  # the text whose lines the instructions name
-    located: str  # the same text with locations; empty where nobody knows them
+    located: str  # the same text with locations; empty where they are unknown
     resources: Resources
     instructions: tuple[Instruction, ...]
     notes: tuple[str, ...]  # codes of the assembler's remarks
@@ -151,11 +151,11 @@ class Backend(Protocol):
         """Compile with line information, in the box. Raises CannotCompile, and what the box raises."""
 
     def occupancy(self, bench: Workbench, resources: Resources) -> Occupancy:
-        """Of a kernel that takes these resources."""
+        """Return the occupancy of a kernel that takes these resources."""
 
     def kind(self, opcode: str) -> Kind:
         """Return what an opcode is for."""
 
     def access_bytes(self, opcode: str) -> int:
-        """Return bytes that one thread moves by one load or store of device memory; 0 for other opcodes and bulk
+        """Return the bytes that one thread moves by one load or store of device memory; 0 for other opcodes and bulk
         copies."""

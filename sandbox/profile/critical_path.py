@@ -36,6 +36,6 @@ def chain(module: Module, timeline: Timeline, iterations: int = ITERATIONS) -> C
 
 @memo.cpu("pgo_agent.sandbox.profile.chain.of_build", version=1)
 def of_build(bench: Workbench, build: str, timeline: Timeline) -> Chain | Missing:
-    """`chain` of a built kernel, by its key."""
+    """Return the `chain` of a built kernel, by its key."""
     files = (bench.contents.build(build) or {})["kernel"]["files"]
     return chain(reader.parse(bench.contents.get(files["ttgir"], "ttgir").decode()), timeline)

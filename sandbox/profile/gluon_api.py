@@ -17,7 +17,7 @@ MOST, LONGEST = 80, 118  # lines, and characters of one
 
 @memo.cpu("pgo_agent.sandbox.gluon.api.api", version=1)
 def api(bench: Workbench) -> tuple[str, ...]:
-    """Return gluon's functions for the bench's device, a line each; nothing where its Triton has no Gluon that can be
+    """Return Gluon's functions for the bench's device, a line each; nothing where its Triton has no Gluon that can be
     read.
 
     Raises Killed when somebody kills the process again and again, EnvironmentFault when the disk is full.

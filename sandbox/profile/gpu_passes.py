@@ -87,7 +87,7 @@ def peaks(context: GpuPassContext, case: str, contract: str) -> Peaks:
 
 
 def _require(answer: T | Missing) -> T:
-    """Return an answer. Raises NotTaken for none."""
+    """Return an answer. Raises NotTaken where it is missing."""
     if isinstance(answer, Missing):
         raise NotTaken(answer.why)
     return answer

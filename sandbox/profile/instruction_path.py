@@ -26,7 +26,7 @@ class Stretch:
 
     once: tuple[int, ...]  # from the first one on; the end is not in it
     turn: tuple[int, ...] = ()  # of one turn of its loop, which is entered once
-    why: str = ""  # why nobody can tell; then there are none
+    why: str = ""  # why it cannot be known; then there are no indices
 
 
 class _NoPath(Exception):

@@ -3,8 +3,8 @@ over the cycles that its records tell.
 
 It is the figure of one warp. A warp issues at most one instruction a cycle, so 1 is the most; an SM has four schedulers
 and issues as many as four, from different warps, which is what a profiler's IPC of an SM counts. Relies on the lines of
-the instrumented TTGIR, where each record stands on one of its own: what was made of a record is told from the code
-beside it by its line and by what it can be. A few instructions have no line of their own and show the one before.
+the instrumented TTGIR, where each record stands on one of its own: what was made of a record is separated from the
+code beside it by its line and by what it can be. A few instructions have no line of their own and show the one before.
 
 A count is of the code, nothing is run for it: a scope that waits in a loop, branches or holds several loops has none.
 One with a single loop has one for each turn, and the records say how often it turns: those of a scope inside of it, in
@@ -48,13 +48,13 @@ class Count(Record):
     why: str  # why there is no count; empty where there is one
 
     def instructions(self, turns: float) -> float:
-        """Of an execution in which its loop turns so often."""
+        """Return the instructions of an execution in which its loop turns `turns` times."""
         return sum(self.once.values()) + turns * sum(self.turn.values())
 
 
 @dataclass(frozen=True)
 class Counts(Record):
-    """Of one instrumented build."""
+    """The counts of one instrumented build."""
 
     build: str  # key
     scopes: tuple[Count, ...]  # all that it records, in the order of the text
@@ -71,7 +71,7 @@ class _Recorded:
 
 
 def counts(bench: Workbench, builds: Iterable[str]) -> tuple[Counts, ...]:
-    """Of instrumented builds, by their keys. Raises what the compiler's box raises: Killed, EnvironmentFault."""
+    """Return the counts of instrumented builds, by their keys. Raises what the compiler's box raises."""
     return memo.parallel([partial(instructions, bench, b) for b in builds], bench.builder.cores)
 
 
@@ -88,8 +88,8 @@ def instructions(bench: Workbench, build: str) -> Counts:
 
 
 def ipc(counted: Sequence[Counts], timeline: Timeline) -> tuple[ScopeIpc, ...] | Missing:
-    """Of one warp, for every scope that executes something and has a count and a time; by the P50 of the least
-    disturbed build that tells both.
+    """Return the instructions per cycle of one warp, for every scope that has a count and a time; by the P50 of the
+    least disturbed build that has both.
 
     Scopes that hold others are those of the build with its records. Counts belong to the pass of the same build.
     """

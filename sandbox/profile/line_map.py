@@ -39,7 +39,8 @@ NOWHERE = SourceLocation((), ())
 
 
 def places(plain: str, located: str) -> dict[int, SourceLocation]:
-    """Return TTGIR line of `plain` -> place. Empty when `located` is, or is another module's. Raises Unreadable."""
+    """Map each TTGIR line of `plain` to its place. Empty when `located` is, or is another module's. Raises
+    Unreadable."""
     if not located:
         return {}
     module = reader.parse(located)

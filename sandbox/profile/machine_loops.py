@@ -1,8 +1,8 @@
 """Loops of machine code: natural loops of its control flow graph, whatever order the blocks were laid out in.
 
-Works on instructions with branch targets; calls are taken to return. Dominators
-after Cooper, Harvey and Kennedy, "A Simple, Fast Dominance Algorithm" (2001); loops after Aho et al., section 9.6. Code
-that the first instruction does not reach (functions that are called) has no loops here.
+Works on instructions with branch targets; calls are taken to return. Dominators after Cooper, Harvey and Kennedy, "A
+Simple, Fast Dominance Algorithm" (2001); loops after Aho et al., section 9.6. Code that the first instruction does not
+reach (functions that are called) has no loops here.
 """
 
 from collections import defaultdict

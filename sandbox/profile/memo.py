@@ -56,7 +56,7 @@ class Artefact(json_codec.Record):
         return cls(contents.put(data, suffix), suffix)
 
     def read(self, contents: ContentStore) -> bytes:
-        """Raise EnvironmentFault when it is not there, or damaged."""
+        """Return its bytes. Raises EnvironmentFault when it is missing or damaged."""
         return contents.get(self.digest, self.suffix)
 
 
@@ -77,7 +77,7 @@ class Pass(Generic[S, P, R]):
             return stored[0] if stored else self._work(context, key, *args, **kwargs)
 
     def again(self, context: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Work although there is an answer, and keep the new one: for measurements."""
+        """Run it although there is an answer, and keep the new one: for measurements."""
         key = self.key(context, *args, **kwargs)
         with self._alone(key):
             return self._work(context, key, *args, **kwargs)
@@ -87,7 +87,8 @@ class Pass(Generic[S, P, R]):
         return self._stored(context, self.key(context, *args, **kwargs)) is not None
 
     def key(self, context: S, /, *args: P.args, **kwargs: P.kwargs) -> str:
-        """Return what its answer is kept under. Raises codec.Malformed for an argument that JSON has no form of."""
+        """Return what its answer is kept under. Raises json_codec.Malformed for an argument that JSON has no form
+        of."""
         bound = self._signature.bind(context, *args, **kwargs)
         bound.apply_defaults()
         arguments = dict(list(bound.arguments.items())[1:])

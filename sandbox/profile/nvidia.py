@@ -1,8 +1,8 @@
 """NVIDIA's side of the static profile: a build with line information, its SASS, and occupancy of an SM.
 
-Registers, spills and notes are those of the build that is timed. Lines and live registers are read from its twin with
-line information, and `Compiled.same_code` says whether the code of both is the same: where registers spill, ptxas may
-decide otherwise as soon as it is told lines.
+Registers, spills and notes are those of the build that is timed. Lines and live registers are read from its variant
+with line information, and `Compiled.same_code` says whether the code of both is the same: where registers spill, ptxas
+may decide otherwise as soon as it gets line information.
 """
 
 from dataclasses import dataclass
@@ -35,7 +35,8 @@ class Nvidia:
     name = "nvidia"
 
     def compiled(self, bench: Workbench, subject: Subject) -> Compiled:
-        """Raise CannotCompile where the build failed, EnvironmentFault where it is not in the content store."""
+        """Return the compiled kernel. Raises CannotCompile where the build failed, EnvironmentFault where it is
+        missing."""
         build = _build(bench.contents, subject.build)
         listed = listing(bench, subject.build)
         located = subject.origin.located.read(bench.contents).decode() if subject.origin else ""
@@ -69,7 +70,7 @@ def occupancy_of(device: Device, needs: Resources) -> Occupancy:
 
 @dataclass(frozen=True)
 class Listing:
-    """What nvdisasm says of a build's twin with line information."""
+    """What nvdisasm says of a build's variant with line information."""
 
     ttgir: str  # the text whose lines the instructions name
     sass: str
@@ -78,9 +79,9 @@ class Listing:
 
 
 def listing(bench: Workbench, key: str) -> Listing:
-    """Of a build in the content store, instrumented ones too; the twin is made where it is missing.
+    """Return the listing of a build in the content store, instrumented ones too; build the variant where it is missing.
 
-    Raises CannotCompile where the build or its twin failed, and what the compiler's box raises.
+    Raises CannotCompile where the build or its variant failed, and what the compiler's box raises.
     """
     build = _build(bench.contents, key)
     text = {s: bench.contents.get(d, s) for s, d in _lined(bench, key, build)["kernel"]["files"].items()}

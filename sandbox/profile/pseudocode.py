@@ -57,7 +57,7 @@ def annotated(view: Readable, counts: Mapping[str, int], scopes: Iterable[ScopeT
 
 
 def instructions(labels: Mapping[int, str], profile: StaticProfile) -> dict[str, int]:
-    """By label."""
+    """Return the instructions of each label."""
     counts = Counter[str]()
     for line in profile.lines:
         if label := labels.get(line.line):
@@ -66,8 +66,8 @@ def instructions(labels: Mapping[int, str], profile: StaticProfile) -> dict[str,
 
 
 def timed(labels: Mapping[int, str], scopes: Iterable[ScopeTime]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return P50 and share of each scope, at the first line that shows something of it; of two at one line the longer.
-    Roles have no line of their own.
+    """Return the P50 and share of each scope, at the first line that shows something of it; of two at one line the
+    longer. Roles have no line of their own.
     """
     by_label: dict[str, ScopeTime] = {}
     for s in sorted(scopes, key=lambda s: s.count * s.cycles.p50):
@@ -80,7 +80,7 @@ def timed(labels: Mapping[int, str], scopes: Iterable[ScopeTime]) -> tuple[dict[
 
 
 def stalled(labels: Mapping[int, str], counters: Counters | None) -> tuple[dict[str, str], dict[str, str]]:
-    """Return share of all samples in which a warp waited at a line, and what for in most of them."""
+    """Return the share of all samples in which a warp waited at a line, and what for in most of them."""
     by_label: dict[str, Counter[str]] = {}
     for line in counters.lines if counters else ():
         if label := labels.get(line.line):

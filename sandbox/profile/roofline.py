@@ -1,9 +1,8 @@
 """A case's roofline: the work that its target says it needs, its time, and what this GPU was seen to reach.
 
 After Williams, Waterman and Patterson, "Roofline" (2009): work that has to do so many operations and to move so many
-bytes takes at least as long as the slower of both. The work is told by the target's own functions, in the tracer's box;
-the peaks are told by the judge, which measures them (`sandbox/judge/timing/measured_peaks.py`). Nothing here runs a
-kernel or imports a target.
+bytes takes at least as long as the slower of both. The target's own functions say the work, in the tracer's box;
+the judge measures the peaks (`sandbox/judge/timing/measured_peaks.py`). Nothing here runs a kernel or imports a target.
 
 A share above 1 is possible where a case fits the L2, whose bytes come faster than device memory's.
 """
@@ -40,7 +39,7 @@ class Work(Record):
 
 
 def roofline(flops: float, moved: float, seconds: float, how: str, peaks: Peaks) -> Roofline:
-    """Of `flops` operations and `moved` bytes in `seconds`; `how`: where the seconds are from.
+    """Return the roofline of `flops` operations and `moved` bytes in `seconds`; `how`: where the seconds are from.
 
     Raises ValueError for no work at all, and for a time or a peak that is not above zero.
     """
@@ -96,7 +95,7 @@ def works(bench: Workbench, source: str, contract: str) -> dict[str, Work]:
 
 
 def _read(described: Any) -> dict[str, Work]:
-    """What left the box is believed as far as it is numbers."""
+    """Return the work that left the box, checked to be numbers."""
     sets = described.get("work") if isinstance(described, Mapping) else None
     if not isinstance(sets, Mapping) or not all(isinstance(cases, Mapping) for cases in sets.values()):
         raise Malformed("the tracer told no work")

@@ -54,7 +54,7 @@ def kind(opcode: str) -> Kind:
 
 
 def access_bytes(opcode: str) -> int:
-    """Return bytes that one thread loads or stores in device memory; 0 for other opcodes. Without a width it is one
+    """Return the bytes that one thread loads or stores in device memory; 0 for other opcodes. Without a width it is one
     word."""
     base, *modifiers = opcode.split(".")
     if base not in _ACCESSES:
@@ -65,9 +65,9 @@ def access_bytes(opcode: str) -> int:
 def instructions(sass: str, live: str = "", file: str = ".ttgir") -> tuple[Instruction, ...]:
     """Return the instructions of a listing with line numbers, joined with the live registers of the other listing.
 
-    Lines are those of files whose name ends with `file`; an instruction keeps the line of the last one told before
-    it. Live registers are None where the other listing has no such instruction: it leaves out those that nothing
-    reaches, and is taken for another kernel's where it has any that this one has not.
+    Lines are those of files whose name ends with `file`; an instruction keeps the last line named before it. Live
+    registers are None where the other listing has no such instruction: it leaves out those that nothing reaches, and
+    counts as another kernel's where it has one that this listing lacks.
     """
     code, labels, jumps, line = list[Instruction](), dict[str, int](), dict[int, list[str]](), 0
     for text in sass.splitlines():
@@ -99,7 +99,7 @@ def _one(match: "re.Match[str]", line: int) -> tuple[Instruction, list[str]]:
 
 
 def clock_reads(sass: str) -> frozenset[int]:
-    """Return addresses of the instructions that read the low word of the SM's clock, as `Instruction.address` has
+    """Return the addresses of the instructions that read the low word of the SM's clock, as `Instruction.address` has
     them."""
     return frozenset(int(match[1], 16) for text in sass.splitlines() if (match := _CLOCK.match(text)))
 

@@ -50,7 +50,10 @@ def profile_static(
 
 
 def of_subjects(bench: Workbench, subjects: Sequence[Subject], backend: str) -> dict[str, StaticProfile | Problem]:
-    """`static` of several kernels side by side, by the keys of their builds. Raises UsageFault for no such backend."""
+    """Run `static` for several kernels side by side; return its answers by build key.
+
+    Raises UsageFault for an unknown backend.
+    """
     if backend not in BACKENDS:
         raise UsageFault(f"unknown backend '{backend}'", f"choose one of: {', '.join(BACKENDS)}")
     profiles = memo.parallel([partial(static, bench, s, backend) for s in subjects], bench.builder.cores)
@@ -115,7 +118,7 @@ def _origin(bench: Workbench, traced: trace_and_compile.Traced, key: str) -> Ori
 
 @memo.cpu("pgo_agent.sandbox.profile.static.static", version=2)
 def static(bench: Workbench, subject: Subject, backend: str) -> StaticProfile | Problem:
-    """Return one kernel, as a backend compiles it. Raises what the compiler's box raises."""
+    """Profile one kernel as a backend compiles it. Raises what the compiler's box raises."""
     side = BACKENDS[backend]
     try:
         return _profile(bench, subject.build, side, side.compiled(bench, subject))

@@ -1,7 +1,7 @@
 """What the static profile says of one kernel: frozen dataclasses, written as JSON by `as_json`, read by `from_json`.
 
 Lines are of two texts: `ttgir` is a line of the TTGIR that was compiled, `source` a line of the file that the kernel
-stands in; 0 where nobody knows. Every figure is counted or read off; none is a time.
+stands in; 0 where unknown. Every figure is counted or read off; none is a time.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Line(Record):
     instructions: int
     kinds: Counts
     opcodes: Counts
-    live: int  # most registers live at an instruction of it; 0 where nothing tells
+    live: int  # most registers live at an instruction of it; 0 where that is unknown
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class StaticProfile(Record):
     kernel: str
     backend: str
     target: str  # sm_90, gfx950
-    file: str  # that `source` lines are of; empty where nobody knows
+    file: str  # that `source` lines are of; empty where unknown
     resources: Resources
     occupancy: Occupancy
     notes: tuple[str, ...]  # codes of the assembler's remarks: C7510 to C7516, C7602
@@ -131,7 +131,7 @@ class StaticProfile(Record):
     lines: tuple[Line, ...]  # of the TTGIR
     source: tuple[Line, ...]
     curve: tuple[int | None, ...]  # live registers at each instruction
-    peak: Peak | None  # None where nothing tells live registers
+    peak: Peak | None  # None where live registers are unknown
     loops: tuple[MachineLoop, ...]
     pipeline: Pipeline
     conversions: tuple[Conversion, ...]

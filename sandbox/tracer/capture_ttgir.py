@@ -27,7 +27,7 @@ _NAME = re.compile(r"tt\.func public @([A-Za-z_]\w*)")
 
 
 class NeedsCubin(BaseException):
-    """The launcher reads what only a finished cubin tells. Not an Exception: a launcher must not swallow it."""
+    """The launcher reads what only a finished cubin says. Not an Exception: a launcher must not swallow it."""
 
 
 @dataclass
@@ -52,7 +52,7 @@ class Capture:
         return self.texts[self.handles[handle]]
 
     def resources(self, cubin: bytes) -> tuple[int, int]:
-        """Return registers and spilled words of a cubin; unknown (0, 0) when the compiler was stopped at TTGIR."""
+        """Return the registers and spilled words of a cubin; unknown (0, 0) when the compiler was stopped at TTGIR."""
         return usage(cubin) if self.full else (0, 0)
 
     def _loaded(self, _module: int, function: int, _name: str, _files: Any, key: str) -> None:
@@ -128,7 +128,7 @@ def _asks_for_cubin(name: str) -> property:
 
 
 def usage(cubin: bytes) -> tuple[int, int]:
-    """(registers, spilled 32-bit words) of a cubin, by cuobjdump."""
+    """Return (registers, spilled 32-bit words) of a cubin, by cuobjdump."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "k.cubin"
         path.write_bytes(cubin)

@@ -1,4 +1,4 @@
-"""What Triton's compiler says on standard error: of a pass that fails, its exception does not tell what is wrong.
+"""What Triton's compiler says on standard error: when a pass fails, its exception does not say what is wrong.
 
 MLIR prints a line for each error, as `"k.py":57:4: error: 'ttg.local_load' op ...`, and raises `RuntimeError: error
 encountered during parsing`. Relies on file descriptor 2 being the process's own; what is caught is passed on to it.
@@ -18,7 +18,7 @@ _LINE = re.compile(r":(\d+):\d+\)?: $")
 
 @contextmanager
 def caught() -> Iterator[Callable[[], str]]:
-    """Return the first errors that were printed so far, on one line; empty where there were none."""
+    """Catch standard error; yield a function that returns the first errors so far, on one line; empty without any."""
     with tempfile.TemporaryFile() as file:
         real = os.dup(2)
         os.dup2(file.fileno(), 2)

@@ -41,7 +41,7 @@ class Refusals:
         return lambda *a, **k: self.refuse(f"{what} cannot be held by a recorded plan")
 
     def refused(self, what: str) -> type:
-        """Return a class of which none is made. Libraries name it in annotations when they are imported."""
+        """Return a class that nobody can make an object of. Libraries name it in annotations when they are imported."""
         return type(what.rpartition(".")[2], (), {"__new__": self.refuser(what)})
 
 
@@ -179,8 +179,7 @@ def _properties(d: Device) -> types.SimpleNamespace:
 
 
 def _zero() -> Callable[..., int]:
-    """Return a function of its own each time: torch._dynamo does not import when one stands under two of torch's
-    names."""
+    """Return a new function each time: torch._dynamo does not import when two of torch's names share one."""
     return lambda *a, **k: 0
 
 

@@ -11,7 +11,7 @@ AXES = (("x", 2**31 - 1), ("y", 65535), ("z", 65535))
 
 
 def problems(name: str, grid: Sequence[int]) -> Iterator[str]:
-    """Yield why a launch of this kernel is refused. A grid without blocks is none: nothing runs."""
+    """Yield why a launch of this kernel is refused. A grid without blocks is not: nothing runs."""
     size_text = " x ".join(str(int(g)) for g in grid)
     for (axis, most), size in zip(AXES, grid, strict=True):
         if not 0 <= size <= most:

@@ -23,7 +23,7 @@ _FOLDER = Path(torch.__file__).parent / "_dynamo"
 
 
 def settings() -> None:
-    """Imports the settings of dynamo, and nothing else of it if that can be helped."""
+    """Import the settings of dynamo, and nothing else of it where that is possible."""
     if _NAME in sys.modules:
         return
     stand_in = sys.modules[_NAME] = torch._dynamo = _Settings(_NAME)

@@ -162,7 +162,7 @@ class Recorder(TorchDispatchMode):
         self.add(step | {"out": [self.ref(t) for t in outs]})
 
     def add(self, step: dict[str, Any]) -> None:
-        """Add a step to the plan. Refuses one too many, rather than record a million of them until the deadline."""
+        """Add a step to the plan. Refuses a step over the limit, rather than record a million until the deadline."""
         if len(self.steps) >= MOST_STEPS:
             self.refusals.refuse(f"more than {MOST_STEPS} launches and torch ops")
         self.steps.append(step)

@@ -110,7 +110,7 @@ class Session:
         return {"inputs": args, "storages": rec.storages, "steps": rec.steps, "out": outs}
 
     def _inputs(self, case: dict[str, Any]) -> dict[str, Any]:
-        """Return what the target's inputs() gives. Its fault is told as its own: no candidate has run yet."""
+        """Return what the target's inputs() gives. Its fault is the target's: no candidate has run yet."""
         try:
             return dict(self.target.inputs(case, fake_gpu.Generator()))
         except (DataDependentOutputException, DynamicOutputShapeException) as e:

@@ -22,7 +22,7 @@ def text(module: Module) -> str:
 
 
 def digest(module: Module) -> str:
-    """Return SHA-256 of the normal form, in hex."""
+    """Return the SHA-256 of the normal form, in hex."""
     return hashlib.sha256(text(module).encode()).hexdigest()
 
 

@@ -80,7 +80,7 @@ def arguments(words: Words) -> tuple[Argument, ...]:
 def _results(words: Words, most: int) -> tuple[tuple[str, ...], Words]:
     """%a, %b:2 = ... -> (%a, %b#0, %b#1), and what stands behind the equals sign.
 
-    `most`: words of the whole op. It has a type for each result, so a larger number of them is not to be believed.
+    `most`: words of the whole op. It has a type for each result, so a larger number of them is wrong.
     """
     equals = next((i for i, t in enumerate(words) if t.text == "="), None)
     if not words or words[0].kind != "value" or equals is None:

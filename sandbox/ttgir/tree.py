@@ -53,7 +53,7 @@ class Op:
         return int(word) if _INTEGER.fullmatch(word) else None
 
     def walk(self) -> Iterator["Op"]:
-        """This op and all ops inside of it, in the order of the text."""
+        """Yield this op and all ops inside of it, in the order of the text."""
         yield self
         for region in self.regions:
             for block in region.blocks:

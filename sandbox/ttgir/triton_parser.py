@@ -59,7 +59,7 @@ def ask(box: Box, contents: ContentStore, arch: int, text: str, records: bool = 
 
 
 def ask_all(box: Box, contents: ContentStore, arch: int, texts: Sequence[str], records: bool = False) -> list[Answer]:
-    """As `ask`, of several texts in one process, which starts Triton once."""
+    """Do what `ask` does for several texts in one process, which starts Triton once."""
     kernels = [{"key": f"text{i}", "only": "read", "records": records} for i in range(len(texts))]
     request = {"arch": arch, "jobs": 1, "kernels": kernels}
     for _ in range(ATTEMPTS):

@@ -44,7 +44,7 @@ def shaped(text: str) -> Shaped | None:
 
 
 def bits(element: str) -> int:
-    """Return width of an element type; 64 for pointers; 0 for one that is not known."""
+    """Return the width of an element type; 64 for pointers; 0 for one that is not known."""
     if element.startswith("!tt.ptr"):
         return 64
     if element in _FLOAT_BITS:
@@ -54,7 +54,7 @@ def bits(element: str) -> int:
 
 
 def significand(element: str) -> int:
-    """Return bits of a significand with its hidden one (IEEE 754; OCP for 8 bits); an integer's width."""
+    """Return the bits of a significand with its hidden one (IEEE 754; OCP for 8 bits); an integer's width."""
     return _SIGNIFICANDS.get(element) or (4 if "E4M3" in element else 3 if "E5M2" in element else bits(element))
 
 
@@ -84,7 +84,7 @@ def of_op(name: str, signature: Words, takes: bool, results: int) -> tuple[tuple
     operand_types = _listed(left)
     if right:
         return operand_types, _listed(right[0])
-    result_types = (_given(name, operand_types),) * results if operand_types and results else ()
+    result_types = (_result_type(name, operand_types),) * results if operand_types and results else ()
     return (operand_types if takes else ()), result_types
 
 
@@ -94,7 +94,7 @@ def _listed(words: Words) -> tuple[str, ...]:
     return tuple(joined(item) for item in items(words, (",", "*")) if item)
 
 
-def _given(name: str, operand_types: tuple[str, ...]) -> str:
+def _result_type(name: str, operand_types: tuple[str, ...]) -> str:
     """Return the result's type where the text leaves it out."""
     if name in ("arith.cmpi", "arith.cmpf"):
         return _with_element(operand_types[0], "i1")

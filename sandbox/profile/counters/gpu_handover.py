@@ -1,7 +1,7 @@
-"""How a launcher that has imported all it needs is told its GPU: a pipe with a name, in the folder of its request.
+"""How a launcher that has imported all it needs gets its GPU: a named pipe in the folder of its request.
 
-Relies on pipes of Linux, which may be opened for both: whoever waits then reads the end of it as soon as the process
-that would have told it is gone. It knows neither ncu nor what is launched.
+Relies on Linux, where a pipe may be opened for reading and writing: who waits reads its end as soon as the process that
+would have written is gone. It knows neither ncu nor what is launched.
 """
 
 import os
@@ -26,7 +26,7 @@ class Handover:
         return (self._folder / READY).exists()
 
     def give(self, gpu: str) -> None:
-        """Tell whoever waits, as CUDA_VISIBLE_DEVICES names it."""
+        """Write the GPU into the pipe, as CUDA_VISIBLE_DEVICES names it."""
         os.write(self._pipe, f"{gpu}\n".encode())
 
     def __enter__(self) -> Self:
@@ -37,8 +37,8 @@ class Handover:
 
 
 def awaited(folder: Path, gone: Callable[[], None]) -> str:
-    """Return the GPU that is given; empty when nobody is left who could give one. `gone` is called, by a thread, as
-    soon as whoever gave it is: the GPU is no longer ours then."""
+    """Return the GPU that is given; empty when the giving process is gone. A thread calls `gone` as soon as that
+    process ends later: the GPU is no longer ours then."""
     pipe = (folder / PIPE).open()
     (folder / READY).touch()
     gpu = pipe.readline().strip()

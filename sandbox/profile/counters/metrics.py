@@ -3,9 +3,9 @@
 Relies on ncu's names of metrics (2022.3 to 2026.3; compute capability 8.0 to 9.0). A metric that is not there, or has a
 unit that is not known here, leaves its figure out: nothing is derived from another that only sounds alike.
 
-Instructions are told by their offset from the kernel's start. Where the build with lines is the same code as the one
-that ran, byte by byte, an offset is the same instruction in both: what is counted is the build that is timed. Had the
-build with lines been launched in its place, another code would be counted wherever ptxas decides otherwise for it.
+Instructions are identified by their offset from the kernel's start. Where the build with lines is the same code as the
+one that ran, byte by byte, an offset is the same instruction in both: what is counted is the build that is timed. Had
+the build with lines been launched in its place, another code would be counted wherever ptxas decides otherwise for it.
 """
 
 from collections import Counter, defaultdict
@@ -46,10 +46,10 @@ K = TypeVar("K")
 
 @dataclass(frozen=True)
 class Code:
-    """The build that ran, as another one of the same TTGIR tells its lines."""
+    """The build that ran, with the lines that another build of the same TTGIR names."""
 
     instructions: tuple[Instruction, ...] = ()
-    sources: Mapping[int, int] | None = None  # line of the TTGIR -> of the kernel's file; None where nobody knows
+    sources: Mapping[int, int] | None = None  # line of the TTGIR -> of the kernel's file; None where unknown
     unlined: str = ""  # why the lines of these instructions do not count
 
 
@@ -61,7 +61,7 @@ class Metrics:
         self.used: dict[str, float] = {}
 
     def number(self, *names: str) -> float | None:
-        """Return the first that is there, in ones of its unit."""
+        """Return the first of these metrics that the report has, in its base unit; None without."""
         for name in names:
             metric = self._all.get(name)
             if metric and metric.unit in UNITS:
@@ -70,13 +70,13 @@ class Metrics:
         return None
 
     def share(self, *names: str) -> float | None:
-        """Return the first that is there, of per cent."""
+        """Return the first of these metrics that the report has, from percent to a share; None without."""
         percent = self.number(*names)
         return None if percent is None else percent / 100
 
 
 def counters(facts: Facts, tool: str, code: Code) -> Counters:
-    """Raise Absent where a report has neither a duration nor counts of instructions."""
+    """Return the counters in a report. Raises Absent for one without a duration or counts of instructions."""
     m = Metrics(facts)
     duration, executed = m.number(DURATION), m.number(EXECUTED)
     if duration is None or executed is None:

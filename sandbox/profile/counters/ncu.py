@@ -1,4 +1,4 @@
-"""Nsight Compute's command line: where it is, which version, how it is told to profile one launch, what its errors say.
+"""Nsight Compute's command line: where it is, which version, how it profiles one launch, what its errors say.
 
 Relies on `ncu --version`, on options and sections that have been there since 2022, and on the words of its errors. It
 knows nothing of reports (`ncu_report.py`), nor of what is launched (`launcher.py`).
@@ -41,7 +41,7 @@ POLL = 0.02  # seconds between looks at a program
 PROBLEM = "problem"  # the launcher's file beside the request: why it launched nothing
 _VERSION = re.compile(r"^Version (\d+)\.(\d+)\.(\d+)", re.M)
 _ERROR = re.compile(r"==ERROR==[ \t]*(\S.*)")
-_CONSEQUENCE = "The application returned an error code"  # of something that was told before
+_CONSEQUENCE = "The application returned an error code"  # of an error that was printed before
 
 
 class Absent(Exception):
@@ -149,7 +149,7 @@ class Program:
 
 
 def refusal(output: str) -> str:
-    """Return why ncu itself gave nothing, by its own errors; empty where it tells none."""
+    """Return why ncu itself gave nothing, by its own errors; empty where it printed none."""
     errors = [e.strip() for e in _ERROR.findall(output) if not e.startswith(_CONSEQUENCE)]
     if any("ERR_NVGPUCTRPERM" in e for e in errors):
         return PERMISSION

@@ -1,4 +1,4 @@
-"""The timeline pass as a whole: builds the twins of a kernel, has a judge launch them, and sums up what they recorded.
+"""The timeline pass as a whole: builds a kernel with records, has a judge launch that, and sums up what it recorded.
 
 Needs a GPU for the middle part only. Every build holds few scopes, so the times of two scopes are of two builds unless
 they are in one set; each build says by how much it disturbs, and one that disturbs much is taken as two in its place.
@@ -31,7 +31,7 @@ FEWEST = 4  # blocks whose records are worth having; those of a long block are m
 
 @dataclass(frozen=True)
 class Answers:
-    """What a judge answered of the twins of a kernel, and what could not be recorded."""
+    """What a judge answered for the instrumented builds of a kernel, and what could not be recorded."""
 
     answers: tuple[tuple[InstrumentedBuild, dict[str, Any]], ...]
     refused: tuple[Unsupported, ...]
@@ -117,7 +117,7 @@ def _timeline(
 
 @dataclass
 class _Collected:
-    """What the builds told so far."""
+    """What the builds have recorded so far."""
 
     passes: list[Pass]
     costs: dict[str, float]
@@ -162,7 +162,7 @@ def _decoded(contents: ContentStore, answer: Mapping[str, Any], repeat: Mapping[
 
 
 def fetched(contents: ContentStore, artefact: str) -> bytes:
-    """Return what the judge kept. Raises EnvironmentFault when it is not there, damaged or too large."""
+    """Return a record that the judge stored. Raises EnvironmentFault when it is missing, damaged or too large."""
     decompressor = zlib.decompressobj()
     data = decompressor.decompress(contents.get(artefact, RECORDS), MOST)
     if not decompressor.eof:

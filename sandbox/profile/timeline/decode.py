@@ -8,8 +8,8 @@ Triton 3.6 to 3.9; the PTX of an instrumented build shows the same offsets). Lit
     10 for each warp: words that it recorded, lost ones counted
     then for each warp its buffer of entries: word 0 = end << 31 | scope << 23 | clock >> 32, word 1 = clock's low word
 
-A full buffer goes on at its start, so the oldest entries get lost. Bytes are not trusted: what does not fit is told,
-and a pair is only made of a start and the next entry of the same scope in the same warp, if that is an end.
+A full buffer goes on at its start, so the oldest entries get lost. Bytes are not trusted: what does not fit is
+reported, and a pair is only made of a start and the next entry of the same scope in the same warp, if that is an end.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ Numbers: TypeAlias = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Block:
-    """A block as its header tells it."""
+    """A block as its header describes it."""
 
     block: int  # linear number, from 0
     sm: int
@@ -64,8 +64,8 @@ class Decoded:
 
 
 def decode(raw: bytes, block_bytes: int, warps: int) -> Decoded:
-    """Return the records of whole blocks of `block_bytes` bytes with `warps` warps each. Never raises: problems are
-    told."""
+    """Return the records of whole blocks of `block_bytes` bytes with `warps` warps each. Never raises: the
+    result holds the problems."""
     words = _blocks(raw, block_bytes, warps)
     if words is None:
         return Decoded((), _columns([]), Lost(), (f"no block of {warps} warps fits {block_bytes} bytes",))
@@ -94,8 +94,7 @@ def headers(raw: bytes) -> tuple[Block, ...]:
 
 
 def recorded(raw: bytes, block_bytes: int, warps: int) -> int:
-    """Return entries that the warp of whole blocks recorded which recorded most, lost ones counted; 0 where nothing
-    fits."""
+    """Return the most entries that one warp of the blocks recorded, lost ones counted; 0 where nothing fits."""
     words = _blocks(raw, block_bytes, warps)
     if words is None:
         return 0

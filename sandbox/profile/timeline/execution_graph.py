@@ -42,7 +42,7 @@ class _Line:
 
 
 def graph(module: Module, cycles: Mapping[str, float], iterations: int) -> Graph:
-    """Of a kernel whose loops with barriers or asynchronous copies run `iterations` times, or nearly.
+    """Return the graph of a kernel whose loops with barriers or asynchronous copies run about `iterations` times.
 
     `cycles`: of one execution of each scope, by its name (their P50); a scope without is taken to need none.
     """
@@ -127,7 +127,8 @@ def _node(line: _Line, position: int) -> Node:
 
 
 def _served(program: Program, machine: Machine, lines: Mapping[str, _Line]) -> tuple[set[str], list[Edge]]:
-    """Wait that only other roles' arrivals serve; and edges from arrivals and copies to the waits that they serve."""
+    """Return the waits that only other roles' arrivals serve, and edges from arrivals and copies to the waits they
+    serve."""
     inits = [s.barrier for steps in program.roles.values() for s in steps if isinstance(s, Init)]
     served: set[str] = set()
     ties: list[Edge] = []

@@ -88,7 +88,7 @@ class _Finder:
         self.module, self.roles = module, dict[str, int]()
 
     def function(self) -> Iterator[Part]:
-        """Yield a kernel that returns early has several blocks: its parts are found, but it has no part as a whole."""
+        """Yield the kernel's parts. One that returns early has several blocks, and so no part as a whole."""
         blocks = self.module.kernel.regions[0].blocks
         if len(blocks) == 1:
             yield from self.role("kernel", blocks[0])
@@ -102,7 +102,7 @@ class _Finder:
             yield from self.block(block, name, 0)
 
     def block(self, block: Block, role: str, depth: int) -> Iterator[Part]:
-        """Run of ops of one kind; ops that say nothing neither begin nor end one."""
+        """Yield the runs of ops of one kind; ops that say nothing neither begin nor end one."""
         run: list[Op] = []  # from its first op of a kind to its last
         silent: list[Op] = []  # after it
         kind: Kind | None = None
@@ -138,8 +138,8 @@ class _Finder:
                 yield from self.block(block, role, depth + (op.name in LOOPS))
 
     def fresh(self, name: str) -> str:
-        """As the simulator of barriers calls roles (`sandbox/gate/barriers/interpret.py`): with a number from the
-        second on."""
+        """Return a role's name as the simulator of barriers has it (`sandbox/gate/barriers/interpret.py`): with a
+        number from the second on."""
         self.roles[name] = self.roles.get(name, 0) + 1
         return name if self.roles[name] == 1 else f"{name}'{self.roles[name]}"
 

@@ -1,7 +1,7 @@
-"""Builds the instrumented twins of one kernel of a bundle: a bundle for each set of scopes, as far as they compile.
+"""Builds one kernel of a bundle with records: a bundle for each set of scopes, as far as they compile.
 
 What does not fit is tried again with the records in global memory, then in two builds with half of the scopes each.
-Whatever cannot be recorded in the end is told with its reason. Relies on `twins.recorded`; nothing here runs a kernel.
+What cannot be recorded in the end is reported with its reason. Relies on `variants.recorded`; runs no kernel.
 """
 
 from collections.abc import Sequence
@@ -66,8 +66,7 @@ class KernelRef:
 def build(
     builder: Builder, place: KernelRef, per_pass: int = 8, buffer: Buffer = Buffer.GLOBAL, entries: int = USUAL
 ) -> tuple[list[InstrumentedBuild], list[Unsupported]]:
-    """Return twins that together record every scope of a kernel, the calibrating one first; and what could not be
-    recorded.
+    """Build what records every scope of a kernel, the calibrating build first; return what could not be recorded, too.
 
     Fewer `entries` where the grid leaves no room for them. Raises what the compiler's box raises: Killed,
     EnvironmentFault.
@@ -86,7 +85,7 @@ def build(
 def planned(
     builder: Builder, place: KernelRef, plans: Sequence[InstrumentationPlan]
 ) -> tuple[list[InstrumentedBuild], list[Unsupported]]:
-    """Return twins that record what is planned. As `build`."""
+    """Build what records the planned scopes. As `build`."""
     module = _module(builder, place)
     if isinstance(module, Unsupported):
         return [], [module]
@@ -107,7 +106,7 @@ def _module(builder: Builder, place: KernelRef) -> Module | Unsupported:
 def _built(
     builder: Builder, place: KernelRef, module: Module, waiting: list[InstrumentationPlan]
 ) -> tuple[list[InstrumentedBuild], list[Unsupported]]:
-    """The calibrating one first."""
+    """Build all plans, in halves where that is needed; return the builds, the calibrating one first."""
     builds: list[InstrumentedBuild] = []
     refused: list[Unsupported] = []
     while waiting:
@@ -135,7 +134,7 @@ def halves(plan: InstrumentationPlan) -> list[InstrumentationPlan]:
 def one(
     builder: Builder, place: KernelRef, module: Module, plan: InstrumentationPlan
 ) -> InstrumentedBuild | Unsupported:
-    """Return the twin that records one set of scopes, or why there is none. Raises Killed, EnvironmentFault."""
+    """Build what records one set of scopes, or return why that fails. Raises Killed, EnvironmentFault."""
     text = instrument(module, plan.scopes)
     if isinstance(text, Unsupported):
         return text

@@ -95,7 +95,7 @@ def obstacle(module: Module) -> Unsupported | None:
 
 
 def plan_scopes(module: Module, per_pass: int) -> list[ScopeSet]:
-    """Return the builds that time all parts of a kernel, `per_pass` scopes in each beside one for every role.
+    """Return the sets of scopes that time all parts of a kernel: `per_pass` in each, and one for every role.
 
     The first one calibrates: empty scopes where records are dense. [] where `obstacle` says why.
     """

@@ -16,7 +16,7 @@ SLICES = 60  # equal parts of a launch, for each of which it is said how many bl
 
 
 def waves(blocks: Sequence[Block]) -> Waves | None:
-    """Of one launch; None without blocks, or when a block ended before it began."""
+    """Return the waves of one launch; None without blocks, or when a block ended before it began."""
     if not blocks or any(b.ns < 0 for b in blocks):
         return None
     first, last = min(b.begin_ns for b in blocks), max(b.end_ns for b in blocks)

@@ -23,7 +23,7 @@ def overhead(plain_ms: Sequence[float], instrumented_ms: Sequence[float]) -> flo
 
 
 def calibration(repeats: Iterable[Decoded], numbers: Mapping[int, Scope]) -> dict[str, float]:
-    """Return cycles of an empty scope in each role, their P50: what a record costs there."""
+    """Return the cycles of an empty scope in each role, their P50: what a record costs there."""
     by_role: dict[str, list[Numbers]] = {}
     for decoded in repeats:
         for number, scope in numbers.items():
@@ -68,7 +68,7 @@ class _Joined:
         return bool((self.scope == number).any())
 
     def of(self, number: int) -> tuple[Numbers, Numbers]:
-        """Return units and cycles of a scope's executions."""
+        """Return the units and cycles of a scope's executions."""
         rows = self.scope == number
         return self.unit[rows], self.cycles[rows]
 

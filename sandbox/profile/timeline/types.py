@@ -50,7 +50,7 @@ class ScopeTime(Record):
 
 @dataclass(frozen=True)
 class Timed(Record):
-    """What one build told in all its repeats."""
+    """What one build recorded in all its repeats."""
 
     scopes: tuple[ScopeTime, ...]
     lost: Lost
@@ -111,7 +111,7 @@ class Timeline(Record):
         return tuple(sorted(by_name.values(), key=lambda s: (s.scope.first, -s.scope.last)))
 
     def placed(self, file: str, sources: Mapping[int, int]) -> "Timeline":
-        """With the place in the kernel's file of every scope that its own text does not tell: timed builds carry none.
+        """Return it with the place in the kernel's file of every scope: the text of a timed build names none.
 
         `sources`: line of the TTGIR -> line of the file.
         """

@@ -1,8 +1,8 @@
 """Edits applied to a TTGIR text: `apply(module, view, edits)` gives the new text, or raises BadEdit naming the edit.
 
-All labels are those of the view that is given, whatever the edits before moved; edits are made in order. What no edit
-touches stays byte for byte. Afterwards every op must still mean the values that it meant, each given before it. Nothing
-is said of memory: a read that is moved before the write that it needs is for the gate to refuse.
+All labels are those of the given view, whatever earlier edits moved; edits are made in order. What no edit touches
+stays byte for byte. Afterwards every op must still use the values that it used, each defined before it. Memory is not
+checked: the gate refuses a read that is moved before the write that it needs.
 """
 
 from collections.abc import Iterable, Sequence
@@ -42,7 +42,7 @@ def apply(module: Module, view: Readable, edits: Iterable[Edit]) -> str:
 
 
 def edited(module: Module, view: Readable, edits: Iterable[Edit]) -> Edited:
-    """As `apply`, with what stands where."""
+    """Do what `apply` does; return what stands where, too."""
     operations = mutable_tree.build(module)
     if any(operations[p].op is not op for line in view.lines for p, op in zip(line.places, line.ops, strict=True)):
         raise ValueError("the view is of another module")

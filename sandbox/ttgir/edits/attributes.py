@@ -61,7 +61,7 @@ def named(operation: MutableOperation, name: str) -> str:
 
 
 def change(operation: MutableOperation, name: str, value: str) -> None:
-    """Gives an attribute another value, with the type of the old one where it has none. Raises Unchanged."""
+    """Set an attribute to another value, with the old value's type where it names none. Raises Unchanged."""
     _checked(value)
     entry = next((v for n, v in _entries(operation) if n.strip('"') == name), None)
     if entry is not None:
@@ -75,7 +75,7 @@ def change(operation: MutableOperation, name: str, value: str) -> None:
 
 
 def _checked(value: str) -> None:
-    """Raise Unchanged for what is no single value of MLIR."""
+    """Raise Unchanged for a text that is not one value of MLIR."""
     try:
         listed = [t for t in tokens(value) if t.kind != "space"]
     except Unreadable:

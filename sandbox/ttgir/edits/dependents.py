@@ -7,7 +7,7 @@
 - One that the ops in place of its line use and do not give stays, too.
 - A pure op without a line that uses a moved or replaced result and would stand before it is put behind it.
 
-Ops with a line of their own never go along: the edit that needs that is refused (`scopes.py`).
+Ops with a line of their own never go along: the edit that needs that is refused (`dominance.py`).
 """
 
 from pgo_agent.sandbox.ttgir.edits import mutable_tree

@@ -16,7 +16,7 @@ from pgo_agent.sandbox.ttgir.tree import Module
 
 
 def excerpt(module: Module, view: Readable, labels: Iterable[str]) -> str:
-    """Return the ops of lines as text. Raises KeyError for a label that there is not."""
+    """Return the ops of lines as text. Raises KeyError for an unknown label."""
     operations = mutable_tree.build(module)
     heads = {
         operations[a.places[0]]

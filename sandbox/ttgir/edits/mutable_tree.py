@@ -1,7 +1,7 @@
 """A tree of TTGIR to be edited: ops that can be taken out and put elsewhere, and that know which values they use.
 
 Made of a `Module`, whose text it gives back byte for byte as long as nothing was changed. A value stays itself wherever
-its op goes, so a use that would mean another value of the same name is found (`scopes.py`). It decides nothing.
+its op goes, so a use that would mean another value of the same name is found (`dominance.py`). It decides nothing.
 """
 
 import re
@@ -60,7 +60,7 @@ class MutableOperation:
     parts: list[str | list[MutableBlock]]
     room: MutableBlock | None  # None for the module, and for what was taken out
     written: list[str]  # operands as the text has them
-    operands: list[Value | None] = field(default_factory=list)  # None: of an inserted op, until `scopes.link` knows
+    operands: list[Value | None] = field(default_factory=list)  # None: of an inserted op, until `dominance.link` knows
     results: list[Value] = field(default_factory=list)
     edit: int = 0  # that put it here or took it away; 0 where it stands as read
     gone: bool = False
@@ -102,7 +102,7 @@ Scope = dict[tuple[str, int], Value]
 
 
 def key(written: str) -> tuple[str, int]:
-    """%x#1 -> (%x, 1)."""
+    """Return (%x, 1) for %x#1."""
     name, _, which = written.partition("#")
     return name, int(which or 0)
 
@@ -221,7 +221,7 @@ def _shift(operation: MutableOperation, old: str, new: str) -> None:
 
 
 def rename(holder: MutableOperation, old: str, new: str) -> None:
-    """Gives the results of an op another name, wherever they are used."""
+    """Rename the results of an op, wherever they are used."""
     values = [v for v in holder.results if v.name == old]
     users = dict.fromkeys(user for v in values for user in v.uses)
     for operation in (holder, *users):

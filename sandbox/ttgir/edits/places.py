@@ -107,7 +107,7 @@ class Lines:
     # places -----------------------------------------------------------------------------------------------------------
 
     def spot(self, edit: Edit, place: Anchor) -> Spot:
-        """Return where an edit puts something. Raises BadEdit for a place that there is not."""
+        """Return where an edit puts something. Raises BadEdit for a place that does not exist."""
         i = self.index(edit, place.label)
         operation = self.present(edit, i)
         inner = self.inside(i)

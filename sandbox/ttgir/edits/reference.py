@@ -1,4 +1,4 @@
-"""What a language model is told of edit scripts. It stands beside the readable view and excerpts of its lines."""
+"""What a prompt says of edit scripts. It stands beside the readable view and excerpts of its lines."""
 
 EXAMPLE = """\
 move L4 before L3

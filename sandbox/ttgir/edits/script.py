@@ -2,7 +2,7 @@
 
 Tolerant of what models put around an edit (bullets, numbers, back quotes, fences, comments, sentences without labels),
 strict about the edit: what can be read in two ways, or not at all, is BadScript with what to write instead. Whether the
-labels exist and an edit may be made, `applying.apply` says.
+labels exist and an edit may be made, `apply.apply` says.
 """
 
 import re

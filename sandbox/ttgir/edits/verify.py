@@ -1,7 +1,7 @@
-"""Edits applied and read by Triton's own parser and verifier, whose words are told of the edit that caused them.
+"""Edits applied and read by Triton's own parser and verifier, whose errors are reported for the edit that caused them.
 
-Triton names a line of the new text. What stands there tells the edit: the one that put it there, or the one that
-changed what it uses.
+Triton names a line of the new text. The op there leads to the edit: the one that put it there, or the one that changed
+what it uses.
 """
 
 from collections.abc import Callable, Iterable
@@ -15,7 +15,7 @@ from pgo_agent.sandbox.ttgir.pseudocode.view import Readable
 from pgo_agent.sandbox.ttgir.tree import Module
 from pgo_agent.sandbox.ttgir.triton_parser import Answer, Diagnostic
 
-Ask = Callable[[str], Answer]  # `oracle.ask` with its box, content store and architecture
+Ask = Callable[[str], Answer]  # `triton_parser.ask` with its box, content store and architecture
 
 
 def verified(module: Module, view: Readable, edits: Iterable[Edit], ask: Ask) -> str:

@@ -127,7 +127,7 @@ class Expressions:
             return None
         self.used.append(times)
         for value in times.operands:
-            self.text(value)  # so that a division that is folded here counts as told
+            self.text(value)  # so that a division that is folded here counts as shown
         return n
 
     # addresses --------------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ class Folding:
 
 
 def fold(root: Node) -> Folding:
-    """Decide for every op below `root`; users before what they use."""
+    """Decide for every op below `root` which line it stands in; users before what they use."""
     folding = Folding()
     for node in reversed(list(root.walk())):
         for value in node.results:
@@ -122,7 +122,7 @@ def _fits(folding: Folding, node: Node, value: Value, site: Node) -> bool:
 
 
 def _room(folding: Folding, site: Node, most: int) -> bool:
-    """Return whether a line has room for one more operator; takes it."""
+    """Return whether a line has room for one more operator, and take that room."""
     count = folding.operators.get(site, 0)
     if count < most:
         folding.operators[site] = count + 1

@@ -25,7 +25,7 @@ def of_type(text: str) -> str:
 
 
 def element(text: str) -> str:
-    """f16, *f16 for !tt.ptr<f16>."""
+    """Return f16 for f16, *f16 for !tt.ptr<f16>."""
     pointer = re.fullmatch(r"!tt\.ptr<([^<>,]+)(?:, \d+)?>", text)
     return f"*{pointer[1]}" if pointer else text
 
@@ -37,7 +37,7 @@ def encoding(text: str, aliases: Mapping[str, str]) -> str:
 
 
 def opened(text: str, aliases: Mapping[str, str]) -> str:
-    """Return a layout with its aliases replaced by what they stand for, and theirs; as far as it stays readable."""
+    """Return a layout with its aliases, and theirs, replaced by what they stand for, as far as it stays readable."""
     for _ in range(DEEPEST):
         meanings = [aliases[a] for a in _ALIAS.findall(text) if a in aliases]
         if not meanings or len(text) + sum(map(len, meanings)) > LONGEST:
@@ -58,7 +58,7 @@ def short(layout: str, levels: int = DEEPEST) -> str:
 
 
 def conversion(before: str, after: str) -> str:
-    """blocked -> mma; with what differs where both are of a kind."""
+    """Return "blocked -> mma", with what differs where both are of one kind."""
     one, other = short(before), short(after)
     if one != other:
         return f"{one} -> {other}"
@@ -69,7 +69,7 @@ def conversion(before: str, after: str) -> str:
 
 
 def instruction(layout: str) -> str:
-    """wgmma 64x128x16 or mma 16x8x16; empty for a result that no tensor core makes.
+    """Return wgmma 64x128x16 or mma 16x8x16; empty for a result that no tensor core makes.
 
     versionMajor 3 is wgmma, of a warpgroup: 64 rows, where the layout names those of one warp (NVIDIA's PTX ISA).
     """

@@ -68,7 +68,7 @@ class Printer:
         return self.lines
 
     def node(self, node: Node, at: Where) -> None:
-        """The lines of an op."""
+        """Add the lines of an op."""
         if not self._shown(node):
             return
         form = _STRUCTURED.get(node.name)
@@ -82,7 +82,7 @@ class Printer:
             self._bodies(node, at, line)
 
     def _emit(self, at: Where, text: str, comment: str, *owners: Node) -> Draft:
-        """Add a line, with all that was folded into its text and stand nowhere else."""
+        """Add a line, with all that was folded into its text and stands nowhere else."""
         written = [m for n in owners for m in (n, *n.duplicates)]
         self.shown.update(written)
         used = dict.fromkeys(self.writing.values.used)

@@ -21,7 +21,7 @@ _CASTS = ("arith.truncf", "arith.extf", "tt.fp_to_fp", "ttg.convert_layout")
 
 
 def structural(values: Sequence[Value], name_of: NameOf) -> str:
-    """Return names that a source does not give, or gives to something else: slots, phases, barriers, guards,
+    """Return the names that a source does not give, or gives to something else: slots, phases, barriers, guards,
     counters."""
     first = values[0]
     if barrier(first):

@@ -22,7 +22,7 @@ class Variable:
     spans: list[Span] = field(default_factory=list)
 
     def apart(self, other: "Variable") -> bool:
-        """Return whether no value of the one is needed while one of the other holds the name."""
+        """Return whether no value of one is needed while a value of the other holds the name."""
         return not any(a < d and c < b for a, b in self.spans for c, d in other.spans)
 
 
@@ -42,7 +42,7 @@ def assign(root: Node, folding: Folding) -> Variables:
         if node not in folding.inlined:
             for value in node.results:
                 _begin(variables, folding, value, 2 * node.last + bool(node.bodies))
-    for pairs in (_kept, _pairs):
+    for pairs in (_results, _pairs):
         for node in root.walk():
             for first, second in pairs(node):
                 _unite(variables, first, second)
@@ -71,8 +71,8 @@ def _until(value: Value, user: Node) -> int:
     return last
 
 
-def _kept(node: Node) -> Iterator[tuple[Value, Value]]:
-    """Yield a loop's argument and its result are one variable, whatever else is."""
+def _results(node: Node) -> Iterator[tuple[Value, Value]]:
+    """Yield a loop's argument with its result: they are one variable, whatever else is."""
     if node.name == "scf.for":
         yield from zip(carries(node), node.results, strict=False)
 

@@ -27,7 +27,7 @@ class Writing:
         return ", ".join(self.values.text(v) for v in values)
 
     def condition(self, value: Value | None) -> str:
-        """` if more`; nothing for what is always so."""
+        """Return ` if more`; nothing for what is always true."""
         text = self.values.text(value) if value is not None else "True"
         return "" if text == "True" else f" if {text}"
 
@@ -36,16 +36,16 @@ class Writing:
         return bool(self.folding.sites.get(value)) and not value.hidden
 
     def results(self, node: Node) -> list[str]:
-        """Return names of an op's results, without tokens and what nobody reads."""
+        """Return the names of an op's results, without tokens and what nobody reads."""
         return [self.values.name(v) for v in node.results if self.read(v)]
 
     def assign(self, node: Node, text: str) -> str:
-        """x = text, for what has results that are read."""
+        """Return x = text for an op whose results are read, the text alone for another."""
         names = self.results(node)
         return f"{', '.join(names)} = {text}" if names else text
 
     def assigned(self, node: Node) -> str:
-        """x = a + b for a pure op; x += b where it is that."""
+        """Return x = a + b for a pure op, or x += b where it is one."""
         name = self.values.name(node.results[0]) if node.results else ""
         sign = BINARY.get(node.name.rpartition(".")[2], ("", 0))[0]
         left = node.operand(0)
