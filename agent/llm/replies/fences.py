@@ -34,8 +34,7 @@ class Line:
 
 
 def plain(text: str) -> str:
-    """Return a reply without the thoughts before the answer, with line feeds only. Raises BadReply if it is too long."""
-    long."""
+    """Return a reply without the thoughts before it, with line feeds only. Raises BadReply if it is too long."""
     if len(text) > LONGEST:
         raise BadReply(f"the reply is longer than {LONGEST} characters")
     text = text.replace("\r\n", "\n").replace("\r", "\n").lstrip("\ufeff")
