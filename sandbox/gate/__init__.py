@@ -1,1 +1,1 @@
-"""What a candidate must pass before its speed means anything: verdicts, and the stages that need no GPU."""
+"""Verdicts, and the stages that need no GPU: what a candidate must pass before its speed counts."""

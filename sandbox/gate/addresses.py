@@ -1,9 +1,9 @@
-"""The integers behind a kernel's addresses, followed for one block of a launch: which wrap around before they are used.
+"""Follows the integers behind a kernel's addresses for one block of a launch, to find those that overflow.
 
-Every integer is computed twice: as the hardware does it, cut to its width, and as it is meant, uncut. Where the two
-differ in a lane that a load, store or atomic really uses, an offset has overflowed. Numbers come from the launch (its
-arguments, its grid); what is loaded or computed of floats is not known, and an access that depends on it is not
-followed. Sums of loops are followed iteration by iteration, up to a budget.
+Every integer is computed twice: cut to its width, as in hardware, and uncut, as it is meant. Where the two differ in a
+lane that a load, store or atomic uses, an offset has overflowed. Numbers come from the launch (arguments and grid).
+Loaded numbers and floats are unknown, and accesses that depend on them are not followed. Loops are followed iteration
+by iteration, up to a budget.
 """
 
 import re
@@ -17,7 +17,7 @@ from pgo_agent.sandbox.ttgir import types
 from pgo_agent.sandbox.ttgir.tree import Block, Module, Op
 
 MOST_OPS = 20_000  # executed for one block
-_SAFE = 2.0**62  # beyond it an uncut number might not fit 64 bits: then it is not known
+_SAFE = 2.0**62  # an uncut number beyond it might not fit 64 bits, and counts as unknown
 _AXES = {"x": 0, "y": 1, "z": 2}
 _ACCESSES = {  # operation -> the operand that is the mask, if there is one; the pointer is the first
     "tt.load": 1,
@@ -30,7 +30,7 @@ _ACCESSES = {  # operation -> the operand that is the mask, if there is one; the
 
 @dataclass(frozen=True)
 class Number:
-    """An integer, or a tensor of them: `cut` is what the hardware has, `meant` the same without overflows."""
+    """An integer, or a tensor of them: `cut` is the hardware's, `meant` the same without overflows."""
 
     cut: Any  # int64 array, of no dimension for a scalar
     meant: Any
@@ -38,7 +38,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Pointer:
-    """A place, or places, in the tensor that an argument points to; in elements."""
+    """Positions in the tensor that an argument points to, in elements."""
 
     argument: int
     at: Number
@@ -50,7 +50,7 @@ Frame = dict[str, Value]
 
 @dataclass(frozen=True)
 class Overflow:
-    """An offset that is used after it has wrapped around."""
+    """An offset that is used after it overflowed."""
 
     argument: int  # of the kernel
     meant: int  # elements
@@ -61,18 +61,18 @@ class Overflow:
 
 @dataclass
 class Followed:
-    """What a walk through one block has seen."""
+    """The result of a walk through one block."""
 
     overflow: Overflow | None = None
     accesses: dict[int, bool] = field(default_factory=dict)  # line -> whether its offsets were known each time
 
 
 class _Spent(Exception):
-    """The budget is."""
+    """The budget of operations is spent."""
 
 
 def follow(module: Module, arguments: Sequence[int | None], grid: Sequence[int], block: Sequence[int]) -> Followed:
-    """Walks through the kernel as the given block. `arguments`: integers where known, None for pointers and others."""
+    """Walk through the kernel as one block. `arguments`: integers where known, None for pointers and others."""
     walk = _Walk(grid, block)
     frame: Frame = {}
     for n, (argument, value) in enumerate(zip(module.kernel.defined, arguments, strict=True)):
@@ -95,7 +95,7 @@ class _Walk:
         self.seen = Followed()
 
     def run(self, block: Block, frame: Frame) -> list[Value]:
-        """Executes a block's operations; gives what its last one passes on."""
+        """Execute a block's operations; return the operands of its last one."""
         for op in block.ops:
             values = [frame.get(o) for o in op.operands]
             if op.name in ("scf.yield", "tt.return", "scf.condition"):
@@ -146,7 +146,7 @@ class _Walk:
         return self.run(taken[0].blocks[0], frame) if taken else ()
 
     def _skip(self, op: Op) -> None:
-        """What stands inside of an operation that is not followed."""
+        """Note the accesses inside of an operation that is not followed."""
         self.seen.accesses.update({o.line: False for o in op.walk() if o.name in _ACCESSES})
 
     def _access(self, op: Op, values: list[Value]) -> None:
@@ -204,7 +204,7 @@ def _moved(values: list[Value]) -> Value:
 
 
 def _chosen(op: Op, values: list[Value]) -> Value:
-    """One of two pointers into the same tensor."""
+    """Choose one of two pointers into the same tensor."""
     match values:
         case [Number() as condition, Pointer() as a, Pointer() as b] if a.argument == b.argument:
             pairs = [(a.at.cut, b.at.cut), (a.at.meant, b.at.meant)] if op.name == "arith.select" else []
@@ -244,7 +244,7 @@ def _element(text: str) -> str:
 
 
 def _quotient(a: Any, b: Any) -> Any:
-    """Toward zero."""
+    """Divide, rounding toward zero."""
     return np.where(b == 0, 0, (np.abs(a) // np.maximum(np.abs(b), 1)) * np.sign(a) * np.sign(b))
 
 
@@ -303,7 +303,7 @@ def _arithmetic(op: Op, numbers: list[Number]) -> Value:
 
 
 def _compared(op: Op, numbers: list[Number], width: int) -> Value:
-    """As the hardware sees it: a mask that an overflow has made is the one that counts."""
+    """Compare as the hardware does: a mask from an overflowed number counts."""
     if op.words[0].startswith("u"):
         numbers = [_unsigned(g, width) for g in numbers] if width < 64 else numbers
     holds = np.asarray(_COMPARES[op.words[0]](numbers[0].cut, numbers[1].cut)).astype(np.int64)
@@ -311,7 +311,7 @@ def _compared(op: Op, numbers: list[Number], width: int) -> Value:
 
 
 def _unsigned(n: Number, width: int) -> Number:
-    """As an unsigned number; what was meant is that, too, where it is one."""
+    """Return an unsigned number; `meant` stays where it fits."""
     cut = np.bitwise_and(n.cut, (1 << width) - 1)
     return Number(cut, np.where((n.meant >= 0) & (n.meant < 1 << width), n.meant, cut))
 

@@ -1,7 +1,6 @@
-"""What a check covered: how much of what there was it really looked at, and what it left out, with the reason.
+"""What a check covered: how much of everything it checked, and what it left out, with the reason.
 
-Evidence and verdicts are made from it: a check that covered nothing has found nothing out, whatever it returned.
-Plain data; it runs nothing.
+Evidence and verdicts use it: a check that covered nothing proves nothing. Plain data; runs nothing.
 """
 
 from collections.abc import Mapping
@@ -14,9 +13,9 @@ HELD_OUT_CASES = "held-out cases"  # what their count is called
 
 @dataclass(frozen=True)
 class Count:
-    """So many of one kind of thing."""
+    """How many things of one kind were checked."""
 
-    ran: int  # that were really looked at
+    ran: int  # that were checked
     of: int  # that there are
 
     @property
@@ -26,24 +25,24 @@ class Count:
 
 @dataclass(frozen=True)
 class Coverage:
-    """What was looked at, by kind (cases, configurations, loop iterations, bytes, ...), and what was not, with why."""
+    """What was checked, by kind (cases, configurations, loop iterations, bytes, ...), and what was not, and why."""
 
     counts: Mapping[str, Count] = field(default_factory=dict)
     skipped: Mapping[str, str] = field(default_factory=dict)  # name of what was left out -> why
 
     @property
     def public(self) -> "Coverage":
-        """It without held-out cases, neither their number nor their names: what a model may know."""
+        """The coverage without number and names of held-out cases: what a model may know."""
         counts = {n: c for n, c in self.counts.items() if n != HELD_OUT_CASES}
         return Coverage(counts, {n: why for n, why in self.skipped.items() if not n.startswith(HELD_OUT)})
 
     @property
     def empty(self) -> bool:
-        """Whether nothing at all was looked at."""
+        """Whether nothing was checked."""
         return not any(c.ran for c in self.counts.values())
 
     def __add__(self, other: "Coverage") -> "Coverage":
-        """Both together: counts of one kind add up."""
+        """Add both: counts of one kind add up."""
         names = dict.fromkeys((*self.counts, *other.counts))
         none = Count(0, 0)
         added = {
@@ -53,35 +52,35 @@ class Coverage:
         return Coverage(added, {**self.skipped, **other.skipped})
 
     def said(self) -> str:
-        """In words: `3 cases, 3 of 9 configurations; left out: big (bf16 is wrong in the interpreter)`."""
+        """Return it in words: `3 cases, 3 of 9 configurations; left out: big (bf16 is wrong in the interpreter)`."""
         return "; left out: ".join(part for part in (self.counted(), self.left_out()) if part)
 
     def counted(self) -> str:
-        """The counts in words."""
+        """Return the counts in words."""
         words = (
             _singular(f"{c.ran} {n}") if c.whole else f"{c.ran} of {c.of} {n}" for n, c in self.counts.items() if c.of
         )
         return ", ".join(words) or "nothing"
 
     def left_out(self) -> str:
-        """What was not looked at, in words: each reason once."""
+        """Return what was left out in words, each reason once."""
         return ", ".join(f"{', '.join(names)} ({why})" for why, names in self.by_reason().items())
 
     def by_reason(self) -> dict[str, list[str]]:
-        """Gives why something was not looked at -> the names of all for which that is so."""
+        """Return reason -> names of everything that was left out for it."""
         names: dict[str, list[str]] = {}
         for name, why in self.skipped.items():
             names.setdefault(why, []).append(name)
         return names
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values, as `from_json` reads them."""
+        """Return plain values, as `from_json` reads them."""
         counts = {n: [c.ran, c.of] for n, c in self.counts.items()}
         return {"counts": counts, "skipped": dict(self.skipped)}
 
 
 def _singular(words: str) -> str:
-    """`1 case` for `1 cases`."""
+    """Turn `1 cases` into `1 case`."""
     return words.removesuffix("s") if words.startswith("1 ") else words
 
 
@@ -89,13 +88,13 @@ NOTHING = Coverage()
 
 
 def of(skipped: Mapping[str, str] | None = None, **counts: int | tuple[int, int]) -> Coverage:
-    """Coverage by kinds: `of(cases=3, loop_iterations=(12, 40))`; underscores stand for spaces."""
+    """Return coverage by kinds: `of(cases=3, loop_iterations=(12, 40))`; underscores stand for spaces."""
     pairs = {n.replace("_", " "): (c, c) if isinstance(c, int) else c for n, c in counts.items()}
     return Coverage({n: Count(*c) for n, c in pairs.items()}, dict(skipped or {}))
 
 
 def from_json(value: Mapping[str, Any] | None) -> Coverage:
-    """Reads what `as_json` gave; nothing for what has none."""
+    """Read what `as_json` gave; NOTHING for None."""
     if not value:
         return NOTHING
     return Coverage({n: Count(*c) for n, c in value["counts"].items()}, dict(value["skipped"]))

@@ -1,7 +1,7 @@
-"""Stage inspect: what a build says of itself, and for a TTGIR text what kind of edit it is.
+"""Stage inspect: reports facts of a build, and for a TTGIR text the kind of its edit.
 
-An edit that keeps the multiset of arithmetic ops is `schedule-only`: then the results must be the very bits of the
-kernel's own. Spills and serialized wgmma are told, not refused: they cost time, and the clock says how much.
+An edit that keeps the multiset of arithmetic ops is `schedule-only`: its results must have the same bits as those of
+the kernel's own text. Spills and serialized wgmma are reported but not refused: they only cost time, which is measured.
 """
 
 import re
@@ -32,7 +32,7 @@ _ALIAS = re.compile(r"#\w+")
 
 
 def stage(candidate: Side, _original: Side) -> Evidence:
-    """`no_change` for a TTGIR text that is the kernel's own; else what the build says."""
+    """Return `no_change` for the kernel's own TTGIR text, else the facts of the build."""
     statics = [candidate.statics[k] for k in candidate.launched]
     facts = {
         "registers": max(s["registers"] for s in statics),
@@ -66,7 +66,7 @@ def _kind(candidate: Side) -> str:
 
 
 def arithmetic(module: Module) -> Counter[str]:
-    """How often each op that makes a floating-point value stands in the text, with its types and attributes."""
+    """Count the ops that make floating-point values, by op, types and attributes."""
     return Counter(
         _describe(op, module.aliases)
         for op in module.walk()
@@ -75,7 +75,7 @@ def arithmetic(module: Module) -> Counter[str]:
 
 
 def _describe(op: Op, aliases: Mapping[str, str]) -> str:
-    """An op without its values; layouts by what they are, for the same one may have another name."""
+    """Describe an op without its values, with layouts spelled out, because their names may differ."""
     constant = str(op).partition("=")[2].partition(" loc(")[0] if op.name == "arith.constant" else ""
     attributes = sorted((k, v) for k, v in op.attributes.items() if k not in _SCHEDULING)
     text = f"{op.name} {op.words} {constant} {attributes} {op.operand_types} {op.result_types}"

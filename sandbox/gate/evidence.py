@@ -1,8 +1,7 @@
-"""What the stages of the gate that need no GPU look at, and what each of them says.
+"""The input and the result of the stages of the gate that need no GPU.
 
 Every stage is a function (candidate, original) -> Evidence. It reads checked data (a bundle's manifest, TTGIR, static
-profiles) and never runs anything of a candidate's. A stage that covered nothing has not passed: its evidence is
-undecided, however it was made.
+profiles) and never runs a candidate's code. A stage that covered nothing has not passed: its evidence is undecided.
 """
 
 import time
@@ -18,18 +17,20 @@ from pgo_agent.sandbox.gate.coverage import NOTHING, Coverage
 from pgo_agent.sandbox.gate.reason import Reason, plain
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 
-PASSED = "passed"  # what JSON has for no verdict
+PASSED = "passed"  # stands for no verdict in JSON
 Plan = Mapping[str, Any]  # of a bundle's JSON
 
 
 @dataclass(frozen=True)
 class Evidence:
+    """The result of one stage."""
+
     stage: str
-    verdict: Verdict | None  # None: nothing against it; UNDECIDED: could not tell, and the gate goes on
+    verdict: Verdict | None  # None: passed; UNDECIDED: could not decide, the gate goes on
     why: Reason
     seconds: float = 0.0  # wall clock
     found: Mapping[str, Any] = field(default_factory=dict)  # plain JSON
-    coverage: Coverage = NOTHING  # what it looked at; a stage that looked at nothing is undecided
+    coverage: Coverage = NOTHING  # what it checked; a stage that checked nothing is undecided
 
     def __post_init__(self) -> None:
         if self.verdict is None and self.coverage.empty:
@@ -53,7 +54,7 @@ class Evidence:
 
     @classmethod
     def from_json(cls, x: Mapping[str, Any]) -> "Evidence":
-        """The inverse of `as_json`. Raises KeyError and ValueError for what that did not write."""
+        """Read what `as_json` gave. Raises KeyError and ValueError for anything else."""
         verdict = None if x["verdict"] == PASSED else Verdict(x["verdict"])
         why, covered = reasons.from_json(x["reason"], x.get("why")), covers.from_json(x.get("coverage"))
         return cls(x["stage"], verdict, why, x["seconds"], x["found"], covered)
@@ -82,7 +83,7 @@ class Side:
 
 
 def side(contents: ContentStore, manifest: Mapping[str, Any], replaced: Mapping[str, str] | None = None) -> Side:
-    """A bundle with all its plans, and the static profiles of its kernels as the content store has them."""
+    """Return the side of a bundle with all its plans, and its kernels' static profiles from the content store."""
     plans = {case: list(choices.values()) for case, choices in manifest["plans"].items()}
     statics = {k: (contents.build(k) or {}).get("static", {}) for k in manifest["kernels"]}
     return Side(contents, manifest, plans, statics, replaced or {})
@@ -92,12 +93,12 @@ Stage = Callable[[Side, Side], Evidence]
 
 
 def kernels(plan: Plan) -> list[str]:
-    """Keys of the kernels that a plan launches, in order."""
+    """Return the keys of the kernels that a plan launches, in order."""
     return [s["kernel"] for s in plan["steps"] if "kernel" in s]
 
 
 def examine(stages: Sequence[Stage], candidate: Side, original: Side) -> list[Evidence]:
-    """Asks the stages one after another, until one of them ends it; seconds are taken here."""
+    """Run the stages in order, until one ends the candidate; add the seconds of each."""
     asked: list[Evidence] = []
     for stage in stages:
         started = time.monotonic()
@@ -109,6 +110,6 @@ def examine(stages: Sequence[Stage], candidate: Side, original: Side) -> list[Ev
 
 
 def outcome(asked: Sequence[Evidence]) -> Judgement | None:
-    """The verdict that the last stage ended with; None when the candidate goes on."""
+    """Return the verdict of the last stage; None when the candidate goes on."""
     last = asked[-1]
     return Judgement(last.verdict, last.stage, last.why) if last.verdict and last.ends else None

@@ -1,9 +1,9 @@
-"""Stage offsets: do the 32-bit numbers behind a kernel's addresses hold the sizes it is launched with?
+"""Stage offsets: do the 32-bit numbers behind a kernel's addresses overflow at the sizes of its launches?
 
-Small cases, on which results are compared without a GPU, never come near 2^31 elements: a product that overflows at a
-public case's size is followed through the TTGIR of each launch (`addresses.py`), for the block at the far corner of the
-grid and some others. What overflows there is wrong, block and numbers are told. What the original itself overflows in
-is no fault of a candidate's. A launch whose numbers cannot be followed is counted, and nothing is said against it.
+Small cases, whose results are compared without a GPU, have far fewer than 2^31 elements. So offsets are followed
+through the TTGIR of each launch (`addresses.py`), for the block at the far corner of the grid and some others. An
+overflow is `wrong`, with block and numbers, unless the original overflows too. A launch that cannot be followed is
+counted and not blamed.
 """
 
 import time
@@ -20,12 +20,12 @@ from pgo_agent.sandbox.ttgir import reader
 from pgo_agent.sandbox.ttgir.tokens import Unreadable
 from pgo_agent.sandbox.ttgir.tree import Module
 
-SECONDS, SHORT = 4.0, 1.0  # of one stage with a large tensor, and without; what is left then is not followed
-LARGE = 1 << 31  # elements; only in a larger tensor can an offset that is meant be too large for 32 bits
+SECONDS, SHORT = 4.0, 1.0  # time limits of the stage, with a large tensor and without
+LARGE = 1 << 31  # elements; only a larger tensor has correct offsets beyond 32 bits
 
 
 def stage(candidate: Side, original: Side) -> Evidence:
-    """Wrong with the first offset that overflows; else how many accesses were followed."""
+    """Return wrong with the first offset that overflows, else how many accesses were followed."""
     launches = list(_launches(candidate))
     followed = [(c, s, b, f) for c, s, b, f in launches if f is not None]
     accesses = sum(sum(f.accesses.values()) for _, _, _, f in followed)
@@ -48,7 +48,7 @@ def _summary(followed: int, count: int) -> str:
 
 
 def _launches(side: Side) -> Iterator[tuple[str, Mapping[str, Any], Sequence[int], Followed | None]]:
-    """(case, launch, block, what was seen) for different launches, those with large tensors first; None: no time."""
+    """Give (case, launch, block, result) for different launches, large tensors first; result None: no time."""
     steps = [(c, s) for c, plans in side.plans.items() for p in plans for s in p["steps"] if "kernel" in s]
     steps.sort(key=lambda pair: -_largest(pair[1]))
     large = bool(steps) and _largest(steps[0][1]) >= LARGE
@@ -68,7 +68,7 @@ def _launches(side: Side) -> Iterator[tuple[str, Mapping[str, Any], Sequence[int
 
 
 def _largest(step: Mapping[str, Any]) -> int:
-    """Elements of the largest tensor that a launch is given (of its storage, in elements of its type)."""
+    """Return the largest tensor of a launch, in elements of its storage."""
     sizes = (1 + sum((n - 1) * s for n, s in zip(a["size"], a["stride"], strict=True)) for a in _tensors(step["args"]))
     return max(sizes, default=0)
 
@@ -84,7 +84,7 @@ def _tensors(args: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def _blocks(grid: Sequence[int], large: bool) -> list[tuple[int, ...]]:
-    """The far corner; where a tensor is large, the corners beside it and blocks on the way, too."""
+    """Return the far corner; for a large tensor also other corners and blocks on the way."""
     far = tuple(g - 1 for g in grid)
     if not large:
         return [far]
@@ -111,7 +111,7 @@ def _module(text: str) -> Module | None:
 
 
 def _arguments(signature: Any, args: Any) -> Iterator[int | None]:
-    """A launch's arguments as the kernel's parameters: a descriptor comes with its shape and strides."""
+    """Give a launch's arguments as the kernel's: a descriptor is followed by its shape and strides."""
     for kind, a in zip(signature, args, strict=True):
         if isinstance(kind, list | tuple):
             yield from _arguments(kind, a)
@@ -124,7 +124,7 @@ def _arguments(signature: Any, args: Any) -> Iterator[int | None]:
 
 
 def _why(side: Side, case: str, step: Mapping[str, Any], block: Sequence[int], overflow: Overflow | None) -> Reason:
-    """One line; of a case that is held out no numbers."""
+    """Return the reason in one line, without numbers for a held-out case."""
     assert overflow is not None
     name = side.manifest["kernels"][step["kernel"]]["name"]
     words = f": an offset that {name} adds to its argument {overflow.argument + 1} overflows 32 bits"

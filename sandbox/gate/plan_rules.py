@@ -1,9 +1,8 @@
-"""Stage screen: a candidate's plans and precision against the original's. Looks at data only; nothing runs.
+"""Stage screen: compares a candidate's plans and precision with the original's. Reads data only; runs nothing.
 
-Allocation and views are free, other torch ops only as the original launcher used them: a matrix product dressed as a
-kernel is refused by what would run, whatever the source looks like. So are launches that nothing depends on (a fig
-leaf), many more launches than the original's, dots in a narrower type in any case that is built, and kernels that store
-at a symbol of their module, which outlives a launch.
+Allocation and views are allowed, other torch ops only if the original launcher uses them: so a torch matrix product
+cannot replace a kernel. Also refused are launches that nothing depends on, many more launches than the original's, dots
+in a narrower type in any built case, and kernels that store at a symbol of their module, which outlives a launch.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,7 +20,7 @@ SPLIT = 3  # dots that make one of wider operands (tf32x3, bf16x3): then narrowe
 
 
 def stage(candidate: Side, original: Side) -> Evidence:
-    """Rejected with the first rule that is broken, or nothing against it."""
+    """Return rejected with the first broken rule, else no verdict."""
     for rule in (_ops, _launches, _idle, _precision, _stores):
         problem = next(rule(candidate, original), NONE)
         if problem:
@@ -40,7 +39,7 @@ def stage(candidate: Side, original: Side) -> Evidence:
 
 
 def ops_of(plans: Iterable[Plan]) -> set[str]:
-    """The torch ops of plans."""
+    """Return the torch ops of plans."""
     return {s["op"] for p in plans for s in p["steps"] if "op" in s}
 
 
@@ -60,7 +59,7 @@ def _launches(candidate: Side, original: Side) -> Iterator[Reason]:
 
 
 def _idle(candidate: Side, original: Side) -> Iterator[Reason]:
-    """Launches that could be left out, by the tensors they are given."""
+    """Give launches that could be left out, by their tensors."""
     if any(idle(p) for plans in original.plans.values() for p in plans):
         return  # the original does it, too
     for case, plan in _each(candidate):
@@ -71,7 +70,7 @@ def _idle(candidate: Side, original: Side) -> Iterator[Reason]:
 
 
 def idle(plan: Plan) -> list[int]:
-    """Which launches touch no storage that the outputs depend on. Inputs do not count: they must stay unchanged."""
+    """Return the launches that touch no storage that outputs depend on. Inputs do not count: they must not change."""
     needed = {t["t"] for t in _tensors(plan["out"])}
     inputs = {n for n, s in enumerate(plan["storages"]) if s["kind"] == "input"}
     useless, launch = [], len(kernels(plan))
@@ -109,7 +108,7 @@ def _stores(candidate: Side, original: Side) -> Iterator[Reason]:
 
 
 def _least(side: Side, plans: Iterable[Plan]) -> dict[str, int]:
-    """The least precise that the dots of any plan are, and how many dots the plan with fewest has."""
+    """Return the lowest precision of dots in any plan, and the least number of dots in a plan."""
     keys = [[k for k in kernels(p) if side.statics[k].get("precision")] for p in plans]
     precisions = [side.statics[k]["precision"] for ks in keys for k in ks]
     if not precisions:
@@ -128,7 +127,7 @@ def _each(side: Side) -> Iterator[tuple[str, Plan]]:
 
 
 def _tensors(value: Any) -> Iterator[Mapping[str, Any]]:
-    """All tensors in a piece of a plan, however deep."""
+    """Give all tensors in a part of a plan, at any depth."""
     if isinstance(value, dict):
         if "t" in value:
             yield value

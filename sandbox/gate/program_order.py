@@ -1,8 +1,8 @@
-"""Whether the programs of a launch hand something on to one another, so that their order matters.
+"""Whether the programs of a launch pass values to one another, so that their order matters.
 
-Triton's interpreter runs them one after another: a lock is always free then, a flag always raised or never, a count
-always that of the programs before. A kernel that needs one of these may be wrong on a GPU and right there. Told by the
-TTGIR: an atomic that compares or exchanges, or whose old value is used. Not seen: plain loads of what others store.
+Triton's interpreter runs programs one after another: a lock is always free, a flag always or never raised, a count
+always that of the programs before. A kernel that needs one of these may be right there and wrong on a GPU. The signs in
+TTGIR are an atomic that compares or exchanges, or whose old value is used. Plain loads of what others store are missed.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from pgo_agent.sandbox.ttgir.tree import Op
 
 
 def handing_on(texts: Iterable[str]) -> str:
-    """Why running programs one after another proves nothing of these kernels; empty where nothing says so."""
+    """Return why running programs in order proves nothing of these kernels; empty without such a sign."""
     for text in texts:
         try:
             ops = list(reader.parse(text).walk())

@@ -1,9 +1,8 @@
-"""Why a stage says what it says, as typed clauses, and its two renderings: for a person, and for a model.
+"""The reason of a verdict as typed clauses, with two renderings: for a person, and for a model.
 
-A person is told everything. A model is told no bound, no count of held-out cases, and of what was seen on a held-out
-case only that there is one: whoever knows them can make a kernel that is right there alone. Stages say of each clause
-what it is when they write it, so nothing has to be found in prose again. Plain data; relies on `coverage.py` for what
-it counts, and runs nothing.
+A person sees everything. A model sees no bound, no count of held-out cases, and of a result on a held-out case only
+that there is one: with more it could fit a kernel to them. Stages give each clause its kind when they write it, so
+nothing has to be parsed from prose. Plain data; relies on `coverage.py`; runs nothing.
 """
 
 import math
@@ -25,12 +24,12 @@ class Kind(StrEnum):
     SAID = "said"  # our own words, with nothing in them that is not public
     QUOTED = "quoted"  # words of a compiler, an exception or a candidate: they may name anything
     WITHHELD = "withheld"  # a bound, or a count of held-out cases: for a person alone
-    STORED = "stored"  # prose that came without its clauses, whose parts nobody told apart
+    STORED = "stored"  # prose that came without clauses
 
 
 @dataclass(frozen=True)
 class Clause:
-    """A piece of a reason, as it is said to a person, and what it is about."""
+    """A part of a reason: its text for a person, and what it is about."""
 
     text: str
     kind: Kind = Kind.SAID
@@ -44,14 +43,14 @@ class Clause:
         return self.case.startswith(HELD_OUT)
 
     def as_json(self) -> dict[str, Any]:
-        """The fields that say something."""
+        """Return the fields that are not empty."""
         more = {"case": self.case or None, "output": self.output, "measured": self.measured, "bound": self.bound}
         return {"kind": str(self.kind), "text": self.text} | {k: v for k, v in more.items() if v is not None}
 
 
 @dataclass(frozen=True)
 class Reason:
-    """Clauses that make one line together; without any it is empty, and false."""
+    """Clauses that form one line; without any it is false."""
 
     clauses: tuple[Clause, ...] = ()
 
@@ -70,18 +69,18 @@ class Reason:
         return any(c.is_held_out for c in self.clauses)
 
     def for_person(self) -> str:
-        """Everything."""
+        """Return the whole text."""
         return "".join(c.text for c in self.clauses)
 
     def for_model(self, hidden: Collection[str]) -> str:
-        """What a model may know. `hidden`: names of held-out cases, without their section.
+        """Return what a model may know. `hidden`: names of held-out cases, without their section.
 
-        Words that are not ours are shown whole or not at all: what names a held-out case may say anything of it.
+        Quoted words are shown whole or not at all: text that names a held-out case may say anything of it.
         """
         if self.is_held_out or any(c.kind is Kind.QUOTED and _may_tell(c.text, hidden) for c in self.clauses):
             return FAILS
         if any(c.kind is Kind.STORED and (_may_tell(c.text, hidden) or " above " in c.text) for c in self.clauses):
-            return UNTOLD  # of it a bound could only be cut out by its wording, which may have been another
+            return UNTOLD  # a bound in it could only be removed by its wording, which may vary
         return "".join(c.text for c in self.clauses if c.kind is not Kind.WITHHELD)
 
     def as_json(self) -> list[dict[str, Any]]:
@@ -92,14 +91,14 @@ NONE = Reason()
 
 
 def from_json(text: str, clauses: Sequence[Mapping[str, Any]] | None) -> Reason:
-    """What `as_json` gave; of a judge that gave its text alone, a reason that tells a model nothing in doubt."""
+    """Read what `as_json` gave; a text without clauses becomes a reason that hides doubtful parts from a model."""
     if clauses is None:
         return stored(text)
     return Reason(tuple(Clause(**{**c, "kind": Kind(c["kind"])}) for c in clauses))
 
 
 def mentions(text: str, names: Collection[str]) -> bool:
-    """Whether one of the names stands in a text as a word."""
+    """Whether one of the names is a word of a text."""
     return not set(re.findall(r"[\w.-]+", text)).isdisjoint(names)
 
 
@@ -111,41 +110,41 @@ def _may_tell(text: str, hidden: Collection[str]) -> bool:
 
 
 def plain(text: str) -> Reason:
-    """Says it in our own words, which hold nothing secret."""
+    """Return a reason in our own words, which hold nothing secret."""
     return Reason((Clause(text),))
 
 
 def quoted(text: str, case: str = "") -> Reason:
-    """Gives the words of a compiler, an exception or a candidate, seen on a `case` where one is named."""
+    """Return the words of a compiler, an exception or a candidate, seen on `case` if given."""
     return Reason((Clause(text, Kind.QUOTED, case),))
 
 
 def withheld(text: str, bound: float | None = None) -> Reason:
-    """Says to a person alone what no model may know."""
+    """Return what only a person may know."""
     return Reason((Clause(text, Kind.WITHHELD, bound=_finite(bound)),))
 
 
 def stored(text: str) -> Reason:
-    """Takes prose that came without its clauses: from an older record, or an older judge."""
+    """Return prose that came without clauses: from an older record, or an older judge."""
     return Reason((Clause(text, Kind.STORED),))
 
 
 def of_case(case: str, detail: str = "", text: str | None = None) -> Reason:
-    """Names the case that the rest is about, unless it is held out.
+    """Return the name of the case that the rest is about, unless it is held out.
 
-    `detail`: stress input and configuration. `text`: how the case is named to a person, where otherwise.
+    `detail`: stress input and configuration. `text`: another name of the case for a person.
     """
     return Reason((Clause((shown(case) if text is None else text) + detail, case=case),))
 
 
 def figure(what: str, output: int, measured: float, bound: float) -> Reason:
-    """Says by how much an output breaks a bound: `output 0: max error 3 above 0.02`."""
+    """Return by how much an output breaks a bound: `output 0: max error 3 above 0.02`."""
     error = Clause(f"output {output}: {what} {measured:.3g}", output=output, measured=_finite(measured))
     return Reason((error,)) + withheld(f" above {bound:.3g}", bound)
 
 
 def counted(coverage: Coverage) -> Reason:
-    """Says what was looked at: `2 small cases, 1 of 2 held-out cases`."""
+    """Return what was checked: `2 small cases, 1 of 2 held-out cases`."""
     names, public = [n for n, c in coverage.counts.items() if c.of], coverage.public.counts
     if not names:
         return plain(coverage.counted())
@@ -160,13 +159,13 @@ def counted(coverage: Coverage) -> Reason:
 
 
 def left_out(coverage: Coverage) -> Reason:
-    """Says what was not looked at, each reason once: `even, ragged (bf16)`; empty for nothing. No held-out case."""
+    """Return what was left out, each reason once: `even, ragged (bf16)`. Held-out cases are not named."""
     reasons = coverage.public.by_reason().items()
     return joined(", ", [plain(f"{', '.join(names)} (") + quoted(why) + plain(")") for why, names in reasons])
 
 
 def joined(between: str, reasons: Sequence[Reason]) -> Reason:
-    """Puts words of ours between reasons."""
+    """Join reasons with words of ours between them."""
     result = NONE
     for n, reason in enumerate(reasons):
         result += (plain(between) if n else NONE) + reason
@@ -174,10 +173,10 @@ def joined(between: str, reasons: Sequence[Reason]) -> Reason:
 
 
 def shown(case: str) -> str:
-    """Gives a case's name for whoever proposes: held-out ones are not named."""
+    """Return a case's name for a proposer: held-out ones are not named."""
     return "a held-out case" if case.startswith(HELD_OUT) else case.split("/", 1)[-1]
 
 
 def _finite(x: float | None) -> float | None:
-    """JSON has no other numbers, and a wrong result may err by NaN."""
+    """Return finite numbers only: JSON has no others, and an error may be NaN."""
     return x if x is not None and math.isfinite(x) else None

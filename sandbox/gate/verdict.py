@@ -1,6 +1,6 @@
-"""Verdicts are data: what a candidate came to, at which stage, why, and the evidence for it.
+"""Verdicts as data: the outcome of a candidate, its stage, the reason and the evidence.
 
-A verdict is never better than its evidence: `checked` and `accepted` need coverage, and are less without it.
+A verdict is never better than its evidence: `checked` and `accepted` need coverage, and are downgraded without it.
 """
 
 from dataclasses import dataclass, field
@@ -15,26 +15,24 @@ from pgo_agent.sandbox.gate.reason import Reason, plain
 
 class Verdict(StrEnum):
     ACCEPTED = "accepted"  # correct, and faster than the incumbent beyond the noise, twice
-    SLOWER = "slower"  # surely not faster than the incumbent by more than the noise
-    NO_CHANGE = "no_change"  # the very code and plan of one judged before
-    UNDECIDED = "undecided"  # a stage could not decide; at `time`: the samples do not tell
+    SLOWER = "slower"  # surely not faster than the incumbent beyond the noise
+    NO_CHANGE = "no_change"  # the same code and plan as one judged before
+    UNDECIDED = "undecided"  # a stage could not decide; at `time`: the samples do not decide
     BUILT = "built"  # compiles; nothing could check it here
     CHECKED = "checked"  # right results in Triton's interpreter; not measured
     WRONG = "wrong"  # results differ from the reference
-    RACE = "race"  # results differ between repeats, or a sanitizer says so
+    RACE = "race"  # results differ between repeats, or a sanitizer found a race
     DEADLOCK = "deadlock"  # barriers that can never be passed
     TIMEOUT = "timeout"  # did not end before its deadline
     CRASHED = "crashed"  # ended in a CUDA error, or the process died
     BUILD_ERROR = "build_error"  # does not trace or does not compile
-    REJECTED = "rejected"  # breaks a rule of bundles, or does what a candidate may not
+    REJECTED = "rejected"  # breaks a rule for bundles or candidates
     CHEATING = "cheating"  # caught gaming the measurement
-    VETOED = "vetoed"  # a person did not want it judged: nothing is known of it
+    VETOED = "vetoed"  # a person did not want it judged: its result is unknown
 
 
-_UNCOVERED = {
-    Verdict.CHECKED: Verdict.BUILT,
-    Verdict.ACCEPTED: Verdict.UNDECIDED,
-}  # what they are if nothing was covered
+# What a verdict becomes if nothing was covered.
+_UNCOVERED = {Verdict.CHECKED: Verdict.BUILT, Verdict.ACCEPTED: Verdict.UNDECIDED}
 
 
 @dataclass(frozen=True)
@@ -64,6 +62,6 @@ class Judgement:
 
 
 def from_json(x: dict[str, Any]) -> Judgement:
-    """Reads what `as_json` gave, or an older judge."""
+    """Read what `as_json` of this or an older judge gave."""
     why = reasons.from_json(x["reason"], x.get("why"))
     return Judgement(Verdict(x["verdict"]), x["stage"], why, x["evidence"], covers.from_json(x.get("coverage")))

@@ -1,9 +1,9 @@
 """Reads and writes of shared memory in TTGIR as steps of a role, and the groups of cp.async, wgmma and TMA stores.
 
-Semantics after the dialects and their lowering: each asynchronous dot and each TMA store is a group of its own, and a
-dot that is not asynchronous waits for all before it, too; what `local_alloc` is given it stores. Waits for groups never
-hang: what is checked is that they do not let pass what they are for, by their tokens here, by what is read and written
-in `memory`. Only whole slots of known number are followed, and where it is not known which way a role goes, nothing is.
+Semantics follow the dialects and their lowering: each asynchronous dot and each TMA store is its own group, a
+synchronous dot also waits for all before it, and `local_alloc` stores its operand. Waits for groups never hang. They
+are checked not to pass too early: by their tokens here, by reads and writes in `shared_memory.py`. Only whole slots of
+known index are followed, and none while a role's branch is unknown.
 """
 
 import re
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 def slot(value: Value) -> str | None:
-    """The name of the slot that it is the whole of."""
+    """Return the name of the slot if the value is all of it, else None."""
     if not isinstance(value, Memory) or value.slot is None or not all(isinstance(i, int) for i in value.slot):
         return None
     return value.name + "".join(f"[{i}]" for i in value.slot)
 
 
 def note(u: "Unroller", op: Op, values: Sequence[Value], role: Role) -> None:
-    """What an operation does to shared memory that does nothing else that matters here."""
+    """Note what an operation does to shared memory, where it has no other effect here."""
     at = u.at
     if op.name == _FENCE:
         _step(role, Fence(at(op)))
@@ -43,7 +43,7 @@ def note(u: "Unroller", op: Op, values: Sequence[Value], role: Role) -> None:
 
 
 def stored(u: "Unroller", op: Op, memory: Value, role: Role) -> None:
-    """All threads write it."""
+    """Note a store by all threads."""
     _step(role, Access(_slots([memory]), True, "store", None, u.at(op), True))
 
 
@@ -57,7 +57,7 @@ def _step(role: Role, *steps: Use) -> None:
 
 
 def passed_over(u: "Unroller", op: Op, role: Role) -> None:
-    """What was not followed may have waited for anything."""
+    """Note an operation that was not followed: it may have waited for anything."""
     if u.queues(op):
         _step(role, Forget(u.at(op)))
 
@@ -66,7 +66,7 @@ def passed_over(u: "Unroller", op: Op, role: Role) -> None:
 
 
 def started(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, role: Role) -> Sequence[Value]:
-    """The next commit takes all copies that no group has yet (PTX, cp.async.commit_group)."""
+    """Start a copy; the next commit groups all copies without a group (PTX, cp.async.commit_group)."""
     _step(role, Access(_slots(values[1:2]), True, "copy", Queue.COPIES, u.at(op)))
     return [Token(None if role.groups is None else role.groups + 1, u.at(op))]
 
@@ -80,7 +80,7 @@ def commit(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, role: R
 
 
 def wait_groups(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, role: Role) -> Sequence[Value]:
-    """All but the last `num` groups are complete; those given as operands must be among them."""
+    """Wait for all but the last `num` groups; those of the operands must be among them."""
     pending = _pending(u, op, "num")
     _step(role, Drain(Queue.COPIES, max(pending, 0), u.at(op)))
     for token in values:
@@ -99,7 +99,7 @@ def wait_groups(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, ro
 
 
 def dot(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, role: Role) -> Sequence[Value]:
-    """Reads its operands. Who uses its result too early is not looked at: ptxas then waits itself (C7514, C7517)."""
+    """Read the operands. Early uses of the result are not checked: ptxas then waits itself (C7514, C7517)."""
     _step(role, Access(_slots(values[:2]), False, "dot", Queue.DOTS, u.at(op)), Commit(Queue.DOTS, u.at(op)))
     if not op.integer("isAsync"):
         _step(role, Drain(Queue.DOTS, 0, u.at(op)))
@@ -113,7 +113,7 @@ def freed(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, role: Ro
 
 
 def wait_dots(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, role: Role) -> Sequence[Value]:
-    """It gives what it is given."""
+    """Wait for dots; the results are the operands."""
     _step(role, Drain(Queue.DOTS, max(_pending(u, op, "pendings"), 0), u.at(op)))
     return values if len(values) == len(op.results) else ()
 
@@ -148,7 +148,7 @@ _IN_ASSEMBLY = re.compile(r"wait|commit|wgmma|fence")
 
 
 def queued(op: Op) -> bool:
-    """Whether an operation starts cp.async, wgmma or TMA stores, makes groups of them or waits for them, or may."""
+    """Whether an operation may start, group or await cp.async, wgmma or TMA stores."""
     if "inline_asm" in op.name:
         return any(_IN_ASSEMBLY.search(word) for word in op.words)
     return op.name in _QUEUED

@@ -1,8 +1,8 @@
-"""Chooses arguments of a kernel so that a term takes a wanted value: how a loop is made to run so many times.
+"""Chooses arguments of a kernel so that a term takes a wanted value, such as a number of loop iterations.
 
-Goes from the term to its leaves by the inverse of each operation, gives what is left a plain value, and believes the
-result only after computing the term with it. So what is chosen is a launch that could happen, as far as the text of the
-kernel tells; that a wanted value is not found does not mean that there is none.
+Goes from the term to its leaves by inverse operations, gives other leaves a default, and then computes the term to
+verify the result. So a choice is a possible launch, as far as the kernel's text shows. A value that is not found may
+still be possible.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,9 +14,9 @@ Choice = dict[Term, int]
 
 
 def trips(term: Term, wanted: Sequence[int], known: Known) -> list[Choice]:
-    """Choices that make a loop run `wanted` times, or nearly where that cannot be had.
+    """Return choices that make a loop run each `wanted` number of times, or nearly that often.
 
-    Three for the last number where other arguments can do it too: of a product of sizes, the one or the other.
+    Up to three for the last number, by different arguments: of a product of sizes, one or the other.
     """
     choices: list[Choice] = []
     for n in wanted:
@@ -31,8 +31,8 @@ def trips(term: Term, wanted: Sequence[int], known: Known) -> list[Choice]:
 
 
 def _above(term: Term, least: int, known: Known) -> list[Choice]:
-    """The choice with the least value above `least`, of those that are come by in the search for it, and of plain
-    numbers for one leaf each: what must divide by 16 gives 16 where 7 is sought. Empty where none is above."""
+    """Return the choice with the least value above `least`, of the guesses and of small values for one leaf: a
+    multiple of 16 gives 16 where 7 is wanted. Empty where no value is above."""
     chosen = (*_guesses(term, least, known), *_plain_ones(term, known))
     values = ((evaluate(term, c), c) for c in chosen if _within_grid(c))
     reached = [(v, c) for v, c in values if isinstance(v, int) and v > least]
@@ -40,7 +40,7 @@ def _above(term: Term, least: int, known: Known) -> list[Choice]:
 
 
 def _plain_ones(term: Term, known: Known) -> Iterator[Choice]:
-    """One leaf that is not known at small multiples of its step, then at powers of two of it; the others plain."""
+    """Give choices with one unknown leaf at small multiples of its step, then at powers of two; others default."""
     plain, _ = _default(term, known)
     for leaf in sorted(leaves(term) - known.keys(), key=lambda x: x.name):
         yield from ({**plain, leaf: n} for k in _PLAIN if _allowed(leaf, n := k * leaf.step))
@@ -50,7 +50,7 @@ _PLAIN = (*range(32), *(1 << n for n in range(5, 24)))
 
 
 def flags(term: Term, apart: Sequence[int], known: Known) -> list[Choice]:
-    """Choices that make a condition true, and false; where it compares, with its sides `apart` by several numbers."""
+    """Return choices that make a condition true and false; for a comparison, with sides `apart` by each number."""
     choices: list[Choice] = []
     if term.op.startswith("cmpi."):
         for n in apart:
@@ -64,19 +64,19 @@ def flags(term: Term, apart: Sequence[int], known: Known) -> list[Choice]:
 
 
 def values(term: Term, wanted: Sequence[int], known: Known) -> list[Choice]:
-    """Choices under which a term has the wanted values, or any one at least."""
+    """Return choices under which a term has the wanted values, or at least one choice with any value."""
     plain, value = _default(term, known)
     choices = [c for n in wanted if (c := solve(term, n, known)) is not None]
     return choices or ([plain] if value is not None else [])
 
 
 def solve(term: Number, value: int, known: Known) -> Choice | None:
-    """Values of the leaves under which the term has the value; those already known stay. None where none was found."""
+    """Return leaves' values under which the term has the value, known ones unchanged; None where none was found."""
     return next(solutions(term, value, known), None)
 
 
 def solutions(term: Number, value: int, known: Known) -> Iterator[Choice]:
-    """All choices that are found, each by other arguments than those before."""
+    """Give all choices that are found, each with another set of changed arguments."""
     by: list[set[Term]] = []
     for choice in _guesses(term, value, known):
         if evaluate(term, choice) == value and _within_grid(choice):
@@ -87,7 +87,7 @@ def solutions(term: Number, value: int, known: Known) -> Iterator[Choice]:
 
 
 def _guesses(x: Number, value: int, known: Known) -> Iterator[Choice]:
-    """Guesses, to be checked."""
+    """Give unchecked guesses."""
     now = evaluate(x, known)
     if now is None or isinstance(now, int):
         yield dict(known)
@@ -115,7 +115,7 @@ def _guesses(x: Number, value: int, known: Known) -> Iterator[Choice]:
 
 
 def _inverse(op: str, at: int, args: list[int], value: int) -> list[int]:
-    """What operand `at` may have to be, the others given, for the operation to give the value."""
+    """Return possible values of operand `at` for the operation to give the value; `args` holds the others."""
     other = args[1 - at] if len(args) == 2 else 0
     if op.startswith("cmpi."):
         beside = [other, other + 1, other - 1]
@@ -154,7 +154,7 @@ _SAME = frozenset({"minsi", "minui", "maxsi", "maxui", "andi", "ori"})
 
 
 def _apart(term: Term, apart: int, known: Known) -> Choice | None:
-    """A choice under which the left side of a comparison is about so much greater than the right."""
+    """Return a choice under which the left side of a comparison exceeds the right by about `apart`."""
     left, right = term.args
     for side, other, n in ((left, right, apart), (right, left, -apart)):
         if isinstance(side, Term) and not leaves(side) & leaves(other):
@@ -167,7 +167,7 @@ def _apart(term: Term, apart: int, known: Known) -> Choice | None:
 
 
 def _default(x: Number, known: Known) -> tuple[Choice, int | None]:
-    """Plain values for the leaves that are not known, and the value under them."""
+    """Return default values for unknown leaves, and the term's value under them."""
     choice = dict(known)
     for leaf in sorted(leaves(x), key=lambda x: x.name):
         choice.setdefault(leaf, _plain(leaf))

@@ -1,7 +1,7 @@
-"""One mbarrier while a program runs: its phase, and what reached it when, as far as the order of events tells.
+"""One mbarrier while a program runs: its phase, what reached it, and the order of events.
 
-The order is kept in clocks: for each role how many of its steps surely came before, for each barrier how many of its
-phases were surely complete before. "Surely" means in every schedule, not only in the one that is being run.
+Clocks hold the order: for each role, how many of its steps surely came before; for each barrier, how many of its phases
+were surely complete before. "Surely" means in every schedule, not only in the current one.
 """
 
 from collections import defaultdict
@@ -42,7 +42,7 @@ class Barrier:
     """PTX mbarrier object: pending arrivals and bytes of the current phase; both zero completes it."""
 
     name: str
-    key: str  # this life of the barrier; a name that no other life has
+    key: str  # unique name of this life of the barrier
     count: int
     init: Mark
     pending: int = 0
@@ -61,7 +61,7 @@ class Barrier:
         return self.phase & 1 != parity & 1
 
     def add(self, c: Contribution) -> list[Contribution]:
-        """Lets it reach the current phase; returns the contributions of that phase if this completes it."""
+        """Add it to the current phase; return all contributions of that phase if this completes it."""
         self.phases[self.phase].append(c)
         self.bytes += c.expects - c.brings
         self.pending -= c.count
@@ -83,14 +83,14 @@ class Barrier:
         return phase < self.phase and all(not c.later and c.mark.before(clock) for c in self.phases[phase])
 
     def in_use(self, clock: Mapping[str, int]) -> Mark | None:
-        """A step on this barrier that may not have ended at the clock, or None."""
+        """Return a step on this barrier that may not have ended at the clock, or None."""
         for mark in self.touched.values():
             if not mark.before(clock):
                 return mark
         return self.flying[0] if self.flying else self.unawaited(clock)
 
     def unawaited(self, clock: Mapping[str, int]) -> Mark | None:
-        """A copy that may still be under way at the clock: nobody waited for its phase."""
+        """Return a copy that may still be running at the clock, because no wait was for its phase, or None."""
         for phase, contributions in self.phases.items():
             for c in contributions:
                 if c.later and clock.get(self.key, 0) <= phase:

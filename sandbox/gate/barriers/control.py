@@ -1,7 +1,7 @@
 """Control flow of TTGIR for the unroller: loops, branches, warp-specialized regions, calls.
 
-A loop or branch without barriers whose course is not known is passed over; its results then count as not known. A loop
-in which wgmma or TMA stores are started is followed like one with barriers, where its number of iterations can be had.
+A loop or branch without barriers whose course is unknown is skipped, and its results count as unknown. A loop that
+starts wgmma or TMA stores is followed like one with barriers if its number of iterations is an expression.
 """
 
 import re
@@ -91,7 +91,7 @@ def _either(condition: Value, a: Value, b: Value) -> Value:
 
 
 def specialize(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, role: Role) -> Sequence[Value]:
-    """All regions start together; the kernel goes on when all have ended. Partitions see their captures only."""
+    """Start all regions together; the kernel goes on when all have ended. Partitions see only their captures."""
     started: list[Role] = []
     results: Sequence[Value] = ()
     fork = len(role.steps)

@@ -1,4 +1,4 @@
-"""What the simulator says: a kind, one sentence, and the trace behind it."""
+"""A finding of the simulator: a kind, one sentence, and the trace behind it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,27 +10,27 @@ from pgo_agent.sandbox.gate.coverage import NOTHING, Coverage
 
 
 class Kind(StrEnum):
-    DEADLOCK = "deadlock"  # a run was found that ends with somebody waiting for good
+    DEADLOCK = "deadlock"  # some run ends with a role that waits forever
     ARRIVALS = "arrivals"  # more arrivals in one phase than its count, or an arrival that may fall into the wrong phase
     BYTES = "bytes"  # bytes of a copy that nobody expects or waits for, or expected bytes that never come
     OVERTAKEN = "overtaken"  # the next phase may complete before a wait looks: it then blocks
     EARLY = "early"  # a wait may pass on an older phase of the same parity, before the one that it is for
     LIFETIME = "lifetime"  # a barrier used before init or after inval, or invalidated while in use
-    GROUPS = "groups"  # a wait for cp.async, wgmma or TMA stores that lets pass what it is for
+    GROUPS = "groups"  # a wait for cp.async, wgmma or TMA stores that passes too early
     MEMORY = "memory"  # a slot of shared memory overwritten while it is read, or read before its copy has landed
     NONE = "no finding"  # nothing found in the runs that were tried; not a proof
-    UNDECIDED = "undecided"  # out of its depth: the sentence says at which operation
+    UNDECIDED = "undecided"  # not modelled: the sentence names the operation
 
 
 @dataclass(frozen=True)
 class Seen:
-    """How far the runs went into one loop that holds barriers or asynchronous copies."""
+    """How far the runs went into one loop with barriers or asynchronous copies."""
 
     most: int = 0  # iterations in one go, over all runs
     iterations: int = 0  # of all runs together
-    fixed: bool = False  # the text alone says how often it runs
+    fixed: bool = False  # the text fixes how often it runs
     launched: bool = False  # a launch of a case was followed through it to the end
-    why: str = ""  # it did not run oftener
+    why: str = ""  # it did not run more often
 
     def __add__(self, other: "Seen") -> "Seen":
         return Seen(
@@ -44,7 +44,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Finding:
-    """One finding, or the absence of one, or why there is neither."""
+    """A finding, no finding, or why neither could be decided."""
 
     kind: Kind
     sentence: str  # one line that a person understands
@@ -65,7 +65,7 @@ class Finding:
 
 
 def from_json(x: Mapping[str, Any]) -> Finding:
-    """What `as_json` gave."""
+    """Read what `as_json` gave."""
     loops = {at: Seen(**seen) for at, seen in x["loops"].items()}
     covered = coverage.from_json(x["coverage"])
     return Finding(Kind(x["kind"]), x["sentence"], tuple(x["trace"]), covered, loops, x["unsettled"])

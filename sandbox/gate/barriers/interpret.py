@@ -1,11 +1,11 @@
-"""TTGIR -> abstract barrier programs: runs what decides about barriers on numbers, and skips everything else.
+"""TTGIR -> abstract barrier programs: executes the numbers that barriers depend on, and skips everything else.
 
-Integers, loops, branches, barrier arrays and warp-specialized regions are followed; tensors are not. Where a number
-that a barrier depends on could be anything, it raises Choose, and `simulate` comes back with that number chosen; where
-it cannot be had (loaded, computed from data), it raises Undecided with the operation and its line.
+Follows integers, loops, branches, barrier arrays and warp-specialized regions, not tensors. Where a barrier depends on
+a free number, it raises Choose, and `runs.py` starts again with a value. Where the number depends on data, it raises
+Undecided with the operation and its line.
 
-Believes: an operation that it does not know and that is given no barrier does nothing to barriers; a number loaded
-twice from one address is the same. Barriers of clusters and of Blackwell's tensor cores are out of its depth.
+Assumes that an unknown operation without a barrier operand leaves barriers alone, and that two loads from one address
+give the same number. Barriers of clusters and of Blackwell's tensor cores are not modelled.
 """
 
 import re
@@ -29,7 +29,7 @@ _INTEGER = re.compile(r"i\d+|index")
 
 
 class Unroller:
-    """One run of a kernel under what is known."""
+    """One run of a kernel with some numbers known."""
 
     def __init__(self, module: Module, known: Known) -> None:
         self.module, self.known = module, known
@@ -38,8 +38,8 @@ class Unroller:
         self.roles: dict[str, Role] = {}
         self.barriers: set[str] = set()  # allocations that hold barriers
         self.loops: dict[str, list[int]] = {}  # where a loop with barriers stands -> its numbers of iterations
-        self.findings: list[Finding] = []  # what needs no schedule
-        self.put_off: Choose | Undecided | None = None  # a question that numbers of iterations may settle first
+        self.findings: list[Finding] = []  # those that need no schedule
+        self.put_off: Choose | Undecided | None = None  # a question that chosen iteration counts may settle
         self.executed = 0  # operations
         self._names: dict[str, int] = {}
         self._allocated: dict[int, str] = {}  # by the identity of an allocation
@@ -48,7 +48,7 @@ class Unroller:
         self._queues: dict[int, bool] = {}
 
     def program(self) -> Program:
-        """The barrier program of the run. Raises Choose, Undecided, Impossible."""
+        """Return the barrier program of the run. Raises Choose, Undecided, Impossible."""
         kernel = self.module.kernel
         self.clusters = _of_module(self.module, "ttg.num-ctas", 1) > 1
         frame: Frame = {a.name: self._argument(a, str(kernel.parts[0])) for a in kernel.defined}
@@ -66,7 +66,7 @@ class Unroller:
         return self.known.get(leaf, leaf)
 
     def _function(self, kernel: Op, frame: Frame, role: Role) -> None:
-        """Its blocks, from one to the next: a kernel that returns early has several."""
+        """Execute the kernel block by block: one that returns early has several."""
         labels = {m[0]: b for b in kernel.regions[0].blocks if (m := re.search(r"\^\w+", b.head))}
         block: Block | None = next(iter(kernel.regions[0].blocks))
         for _ in range(len(labels) + 1):
@@ -89,7 +89,7 @@ class Unroller:
     # executing --------------------------------------------------------------------------------------------------------
 
     def block(self, block: Block, frame: Frame, role: Role) -> list[Value]:
-        """Executes a block; the operands of the operation that ends it."""
+        """Execute a block; return the operands of its last operation."""
         for op in block.ops:
             self.executed += 1
             if self.executed > MOST_OPS:
@@ -115,7 +115,7 @@ class Unroller:
         frame.update(zip(op.results, results, strict=True) if results else dict.fromkeys(op.results))
 
     def _unknown(self, op: Op, values: Sequence[Value]) -> Sequence[Value]:
-        """An operation that is no concern of barriers, or else out of depth."""
+        """Execute an operation without a handler. Raises Undecided where it may concern barriers."""
         touched = next((v for v in values if isinstance(v, Memory) and v.name in self.barriers), None)
         if touched is not None:
             raise Undecided(f"{op.name} at {self.at(op)} does to the barrier {touched.name} what is not modelled")
@@ -152,14 +152,14 @@ class Unroller:
     # what handlers ask ------------------------------------------------------------------------------------------------
 
     def leaf(self, op: str, name: str, width: int, step: int = 1) -> Number:
-        """A number that is not known, or its value where it was chosen."""
+        """Return an unknown number, or its value where it was chosen."""
         leaf = Term(op, (), width, name, step)
         return self.known.get(leaf, leaf)
 
     def number(self, value: Value, op: Op, what: str, kind: str = "value") -> int:
-        """A number that a barrier depends on; raises Choose for a loop's.
+        """Return a number that a barrier depends on. Raises Choose for an unknown number of iterations.
 
-        For any other one that is not known the run goes on with some number, as far as the next loop, and then asks.
+        With any other unknown number the run goes on with some value, and raises later.
         """
         if isinstance(value, int):
             return value
@@ -176,18 +176,18 @@ class Unroller:
         return int(kind == "flag")
 
     def entered(self, op: Op, iterations: int) -> None:
-        """Notes how often a loop with barriers runs."""
+        """Note how often a loop with barriers runs."""
         self.loops.setdefault(str(self.at(op)), []).append(iterations)
 
     def concerns(self, op: Op, groups: bool) -> bool:
-        """Whether barriers, or with `groups` also groups of cp.async, are touched inside of it."""
+        """Whether an operation inside of it uses barriers, or with `groups` also groups of cp.async."""
         key = (id(op), groups)
         if key not in self._concerns:
             self._concerns[key] = any(self._acts(o, groups) for o in op.walk())
         return self._concerns[key]
 
     def queues(self, op: Op) -> bool:
-        """Whether cp.async, wgmma or TMA stores are started or waited for inside of it, or may be."""
+        """Whether an operation inside of it may start or await cp.async, wgmma or TMA stores."""
         if id(op) not in self._queues:
             self._queues[id(op)] = any(map(accesses.queued, op.walk()))
         return self._queues[id(op)]
@@ -214,19 +214,19 @@ class Unroller:
         return role
 
     def memory_name(self, op: Op) -> str:
-        """The name of the memory of an allocation: each time it is executed it is the same."""
+        """Return the name of an allocation's memory, the same for every execution."""
         if id(op) not in self._allocated:
             self._allocated[id(op)] = self.fresh(op.results[0])
         return self._allocated[id(op)]
 
     def fresh(self, name: str) -> str:
-        """The name, with a number from its second use on."""
+        """Return the name, with a number from its second use on."""
         self._names[name] = self._names.get(name, 0) + 1
         return name if self._names[name] == 1 else f"{name}'{self._names[name]}"
 
 
 def argument_leaf(argument: Argument, head: str) -> Term:
-    """An argument of a kernel as a number that is not known; `head` is the text that opens the kernel."""
+    """Return an argument of a kernel as an unknown number; `head`: the text that opens the kernel."""
     name, type_ = argument.name, argument.type
     divisible = re.search(re.escape(name) + r": [^,{]*\{[^}]*tt\.divisibility = (\d+)", head)
     width = types.bits(type_) if _INTEGER.fullmatch(type_) else 64

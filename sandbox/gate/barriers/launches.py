@@ -12,13 +12,13 @@ from pgo_agent.sandbox.ttgir.tree import Module
 
 @dataclass(frozen=True)
 class LaunchFacts:
-    """What a case settles of a kernel's numbers."""
+    """The numbers of a kernel that one launch fixes."""
 
     known: Known
-    secret: bool  # of a held-out case: its numbers are told to nobody
+    secret: bool  # of a held-out case: its numbers are never shown
 
     def blocks(self) -> Iterator["LaunchFacts"]:
-        """The same as single blocks of its grid run it: the last, the one in the middle, and the first."""
+        """Give the facts of single blocks of its grid: the last, the middle one, and the first."""
         grid = {leaf.name[-2]: n for leaf, n in self.known.items() if leaf.op == "programs"}
         for at in ({d: n - 1 for d, n in grid.items()}, {d: n // 2 for d, n in grid.items()}, dict.fromkeys(grid, 0)):
             place = {Term("pid", (), 32, f"program_id({d})"): i for d, i in at.items()}
@@ -26,12 +26,12 @@ class LaunchFacts:
 
     @property
     def on_any_grid(self) -> Known:
-        """Its numbers without those of its grid: with more programs each has less to do."""
+        """Its numbers without the grid: with more programs each has less work."""
         return {leaf: n for leaf, n in self.known.items() if leaf.op not in ("programs", "pid")}
 
 
 def of(side: Side, key: str, module: Module) -> list[LaunchFacts]:
-    """The integers and the grid of each launch of that kernel in any case; equal ones once, public ones first."""
+    """Return the facts of each launch of that kernel in any case; equal ones once, public ones first."""
     facts: dict[str, LaunchFacts] = {}
     for case, plans in sorted(side.plans.items(), key=lambda c: is_secret(c[0])):
         for step in (s for p in plans for s in p["steps"] if s.get("kernel") == key):
@@ -49,7 +49,7 @@ def is_secret(case: str) -> bool:
 
 
 def settled_by(step: Mapping[str, Any], module: Module) -> Known | None:
-    """What a launch settles of a kernel's numbers; None where its arguments are not those of the text."""
+    """Return the numbers that a launch fixes; None where its arguments do not match the text."""
     arguments, kernel = list(values(step["signature"], step["args"])), module.kernel
     if len(arguments) != len(kernel.defined):
         return None
@@ -62,7 +62,7 @@ def settled_by(step: Mapping[str, Any], module: Module) -> Known | None:
 
 
 def values(signature: Any, args: Any) -> Iterator[Any]:
-    """A launch's arguments, one for each of the kernel's: a descriptor is followed by its sizes and strides."""
+    """Give a launch's arguments as the kernel's: a descriptor is followed by its sizes and strides."""
     for kind, arg in zip(signature, args, strict=True):
         if isinstance(kind, list | tuple):
             yield from values(kind, arg)

@@ -1,7 +1,7 @@
-"""Which loops of a kernel hold barriers or asynchronous copies, and whether the runs of a simulation went into them.
+"""The loops of a kernel with barriers or asynchronous copies, and whether the runs of a simulation entered them.
 
-Runs that never enter a loop, or leave it before its ring of slots came around, show nothing of what it does. Where
-the text alone fixes how often it runs, or a launch of a case runs it no oftener, that is all there is to see.
+Runs that never enter a loop, or leave it before every slot of its ring was used, show nothing of it. Fewer iterations
+are enough where the text fixes their number, or a launch of a case runs no more.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ _LOOPS = frozenset({"scf.for", "scf.while"})
 
 
 def most_slots(module: Module) -> int:
-    """The length of the largest array of barriers or of buffers whose parts are taken by number; or 1."""
+    """Return the length of the largest indexed array of barriers or buffers, at least 1."""
     indexed = [types.shaped(op.operand_types[0]) for op in module.walk() if _indexes(op)]
     return max((s.shape[0] for s in indexed if s and s.shape), default=1)
 
@@ -25,14 +25,14 @@ def _indexes(op: Op) -> bool:
 
 
 def of(module: Module) -> dict[str, Seen]:
-    """The kernel's loops that hold barriers, copies or wgmma, by where they stand; no run has gone into any yet."""
+    """Return the kernel's loops with barriers, copies or wgmma, by location, not entered yet."""
     u, constants = Unroller(module, {}), _constants(module)
     held = (op for op in module.kernel.walk() if op.name in _LOOPS and (u.concerns(op, True) or u.queues(op)))
     return {str(u.at(op)): Seen(fixed=op.name == "scf.for" and constants.issuperset(op.operands[:3])) for op in held}
 
 
 def _constants(module: Module) -> set[str]:
-    """Values that the text alone fixes. Names of partitions' arguments count as not fixed."""
+    """Return the values that the text fixes. Partitions' arguments count as free."""
     constants: set[str] = set()
     for op in module.kernel.walk():
         computed = op.name.startswith("arith.") and constants.issuperset(op.operands)
@@ -41,7 +41,7 @@ def _constants(module: Module) -> set[str]:
 
 
 def unseen(loops: Mapping[str, Seen], slots: int) -> Finding | None:
-    """Undecided, where a loop was not entered, or was left before every slot had its turn."""
+    """Return an undecided finding where a loop was not entered, or not every slot was used; else None."""
     sentence = "; ".join(_describe_unseen(loops, slots))
     return Finding(Kind.UNDECIDED, sentence, unsettled=True) if sentence else None
 

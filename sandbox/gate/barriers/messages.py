@@ -1,4 +1,4 @@
-"""Findings in words: which barrier, which phase, who waits for whom, at which lines. Decides nothing."""
+"""The sentences of findings: which barrier and phase, who waits for whom, at which lines. Decides nothing."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -11,9 +11,8 @@ if TYPE_CHECKING:
     from pgo_agent.sandbox.gate.barriers.shared_memory import Hazard
     from pgo_agent.sandbox.gate.barriers.simulator import Blocked, Machine
 
-History = Mapping[
-    tuple[str, str], list[tuple[Wait, int]]
-]  # of a role on a barrier: waits, and how many phases were complete
+# (role, barrier) -> its waits, each with the number of phases that were complete
+History = Mapping[tuple[str, str], list[tuple[Wait, int]]]
 
 
 def not_live(name: str, mark: Mark, ended: Mark | None) -> Finding:
@@ -27,7 +26,7 @@ def unordered_init(name: str, mark: Mark, init: Mark) -> Finding:
 
 
 def not_invalidated(name: str, mark: Mark) -> Finding:
-    """Of a barrier whose memory is given back while it is one (PTX, mbarrier.inval)."""
+    """Describe a barrier whose memory is freed before it is invalidated (PTX, mbarrier.inval)."""
     return Finding(
         Kind.LIFETIME, f"{mark.role} gives the memory of {name} back at {mark.at}, which was not invalidated"
     )
@@ -48,7 +47,7 @@ def too_many(b: Barrier, c: Contribution, history: History) -> Finding:
 
 
 def _last_wait(b: Barrier, phase: int, c: Contribution, history: History) -> str:
-    """What let the role come too soon: its last wait on the barrier passed on an older phase."""
+    """Describe why the role came too soon: its last wait on the barrier passed on an older phase."""
     wait, seen = next(reversed(history.get((c.mark.role, b.name), [])), (None, 0))
     if wait is None or seen > phase:
         return ""
@@ -115,7 +114,7 @@ def _reached(c: Contribution) -> str:
 
 
 def too_soon(program: Program, h: "Hazard") -> Finding:
-    """Of two uses of a slot that may overlap: which, why the first may not have ended, what the second waited for."""
+    """Describe two uses of a slot that may overlap, and what the second waited for."""
     first, second = f"the {h.first.what} at {h.first.mark.at}", f"the {h.second.what} at {h.second.mark.at}"
     if not h.second.writes:
         sentence = f"{second} may read {h.first.slot} before {first} has filled it"
@@ -129,7 +128,7 @@ def too_soon(program: Program, h: "Hazard") -> Finding:
 
 
 def not_fenced(h: "Hazard") -> Finding:
-    """Of what threads stored and a dot or a TMA store reads without a fence between."""
+    """Describe a store by threads that a dot or a TMA store reads without a fence between."""
     sentence = (
         f"the {h.second.what} at {h.second.mark.at} may not see what the {h.first.what} at {h.first.mark.at} wrote "
         f"into {h.first.slot}: no fence stands between them"
@@ -138,7 +137,7 @@ def not_fenced(h: "Hazard") -> Finding:
 
 
 def not_awaited(mark: Mark) -> Finding:
-    """Of a TMA store that is under way when the kernel ends."""
+    """Describe a TMA store that still runs when the kernel ends."""
     return Finding(Kind.GROUPS, f"nobody waits for the TMA store at {mark.at}: the kernel may end while it still reads")
 
 
@@ -156,7 +155,7 @@ def _not_ended(h: "Hazard") -> str:
 
 
 def _last_awaited(program: Program, h: "Hazard") -> str:
-    """The last that the second's role knows of the first's: what lets it go on too soon."""
+    """Describe the last step of the first role that the second waited for."""
     who, role = h.first.mark.role, h.second.mark.role
     if who == role:
         return "both are of one role"
@@ -169,7 +168,7 @@ def _last_awaited(program: Program, h: "Hazard") -> str:
 
 
 def stuck(program: Program, state: "Machine", blocked: "Sequence[Blocked]") -> Finding:
-    """Why nobody can go on: a wait that nobody is left to fulfil, or else a circle of waits."""
+    """Describe a stuck run: a wait that no role can fulfil, or else a circle of waits."""
     waits = {x.role: x.step for x in blocked if isinstance(x.step, Wait)}
     trace = []
     for role, wait in waits.items():
@@ -204,7 +203,7 @@ def _came(b: Barrier) -> str:
 
 
 def _helpers(program: Program, state: "Machine", wait: Wait) -> list[tuple[str, Arrive | Copy]]:
-    """Who would still help to complete the phase, if it came to that: the next such step of each role."""
+    """Return for each role its next step that would help to complete the phase."""
     b = state.barriers[wait.barrier]
     helpers = []
     for role, steps in program.roles.items():
@@ -234,7 +233,7 @@ def _why(program: Program, state: "Machine", role: str, wait: Wait) -> str:
 
 
 def _circle(program: Program, state: "Machine", waits: Mapping[str, Wait], start: str) -> list[str]:
-    """Roles from one to the next that it waits for, until one comes again: the part that repeats."""
+    """Return the roles of a circle: each waits for the next."""
     path = [start]
     while True:
         helpers = [r for r, _ in _helpers(program, state, waits[path[-1]]) if r in waits]

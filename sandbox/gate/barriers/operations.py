@@ -1,8 +1,8 @@
-"""Barrier operations of TTGIR as steps of a role, and what they are given: numbers, memory, copies.
+"""Barrier operations of TTGIR as steps of a role, and their operands: numbers, memory, copies.
 
-Semantics after TritonNvidiaGPUOps.td and its lowering: `barrier_expect` is one arrival that expects bytes; a TMA copy
+Semantics follow TritonNvidiaGPUOps.td and its lowering: `barrier_expect` is one arrival that expects bytes; a TMA copy
 brings the bytes of its destination and no arrival; an arrive is made by one thread with its whole count, once the warps
-of the role have met.
+of the role have synchronised.
 """
 
 import re
@@ -34,7 +34,7 @@ def num_programs(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, r
 
 
 def load(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, role: Role) -> Sequence[Value]:
-    """A number from memory: some number, the same each time for the same address."""
+    """Load an unknown number, the same each time from the same address."""
     type_ = op.result_types[0] if op.result_types else ""
     if len(values) != 1 or not isinstance(values[0], Term) or type_[:1] != "i":
         return ()
@@ -64,7 +64,7 @@ def index(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, role: Ro
 
 
 def view(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, role: Role) -> Sequence[Value]:
-    """Another shape or part of the same memory; as a barrier it is out of depth."""
+    """Return another shape or part of the same memory, which is not modelled as a barrier."""
     memory = values[0]
     if not isinstance(memory, Memory):
         return ()
@@ -86,7 +86,7 @@ def _bytes_of(type_: str) -> int:
 
 
 def _barrier(u: "Unroller", value: Value, op: Op) -> str:
-    """The name of the barrier that is operated on."""
+    """Return the name of the barrier. Raises Undecided where it is unknown."""
     if u.clusters:
         raise Undecided(f"{op.name} at {u.at(op)} in a cluster of several CTAs")
     if not isinstance(value, Memory):
@@ -138,7 +138,7 @@ def wait(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, role: Rol
 
 
 def copy(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, role: Role) -> Sequence[Value]:
-    """A TMA copy or gather: ..., destination, barrier, predicate."""
+    """Add a TMA copy or gather. Operands: ..., destination, barrier, predicate."""
     destination, barrier, predicate = values[-3:]
     if _predicate(u, predicate, op):
         if not isinstance(destination, Memory) or not destination.bytes:
@@ -149,7 +149,7 @@ def copy(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, role: Rol
 
 
 def copies_arrive(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, role: Role) -> Sequence[Value]:
-    """Every thread arrives when its cp.async copies are done."""
+    """Let every thread arrive when its cp.async copies are done."""
     if "noIncrement" not in op.attributes:
         raise Undecided(f"{op.name} at {u.at(op)} changes the barrier's count, which is not modelled")
     role.steps.append(Copy(_barrier(u, values[0], op), 0, role.threads, u.at(op)))
@@ -185,7 +185,7 @@ _SUSPECT = re.compile(r"barrier|arrive|wait|semaphore|aref|commit")
 
 
 def acts(op: Op, groups: bool) -> bool:
-    """Whether an operation does something to barriers, or with `groups` to groups of cp.async."""
+    """Whether an operation changes barriers, or with `groups` groups of cp.async."""
     if op.name in _ON_BARRIERS or op.name == "ttg.warp_specialize" or (groups and op.name in _IN_GROUPS):
         return True
     if op.name in HANDLERS or op.name in _VIEWS or op.regions:
@@ -194,7 +194,7 @@ def acts(op: Op, groups: bool) -> bool:
 
 
 def suspect(op: Op) -> bool:
-    """Whether an operation that is not known here may make roles wait for each other."""
+    """Whether an unknown operation may make roles wait for each other."""
     if "inline_asm" in op.name:
         return any("bar" in word for word in op.words)
     dialect = op.name.partition(".")[0]

@@ -1,8 +1,8 @@
-"""An abstract barrier program: a few roles, each a straight list of steps on mbarriers, with loops already unrolled.
+"""An abstract barrier program: a few roles, each a list of steps on mbarriers, with loops unrolled.
 
-A role stands for all warps of a region (the kernel, a default region, a partition), acting as one: warps of one role
-that drift apart are not modelled. Steps of different roles interleave freely. Of data there is only who reads and who
-writes which slot of shared memory from when to when; such steps never block.
+A role stands for all warps of a region (the kernel, a default region, a partition) as one; warps of a role that drift
+apart are not modelled. Steps of different roles interleave freely. Of data only the reads and writes of slots of shared
+memory are modelled; such steps never block.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 @dataclass(frozen=True)
 class At:
-    """Where a step stands in the program that a person reads."""
+    """The location of a step in the text."""
 
     line: int  # of the TTGIR, from 1
     loc: str = ""  # of the source, as "kernel.py:20", where the TTGIR says so
@@ -43,7 +43,7 @@ class Arrive:
 
 @dataclass(frozen=True)
 class Copy:
-    """Something that reaches the barrier some time later: bytes of a TMA copy, or arrivals when cp.async is done."""
+    """Bytes of a TMA copy, or arrivals after cp.async, that reach the barrier some time later."""
 
     barrier: str
     brings: int = 0  # bytes
@@ -80,7 +80,7 @@ class Join:
 
 
 class Queue(StrEnum):
-    """What a role starts and later waits for in groups, oldest first."""
+    """Asynchronous work that a role awaits in groups, oldest first."""
 
     DOTS = "dot"  # wgmma that read shared memory
     COPIES = "copy"  # cp.async into it
@@ -89,19 +89,19 @@ class Queue(StrEnum):
 
 @dataclass(frozen=True)
 class Access:
-    """Reads or writes whole slots of shared memory: at once, or from now until its group is waited for."""
+    """A read or write of whole slots of shared memory: now, or from now until its group was awaited."""
 
     slots: tuple[str, ...]
     writes: bool
-    what: str  # as a person calls it: dot, load, copy
+    what: str  # its name in messages: dot, load, copy
     queue: Queue | None = None  # None: done with this step
     at: At = NOWHERE
-    by_threads: bool = False  # a write that wgmma and TMA see behind a fence only
+    by_threads: bool = False  # a write that wgmma and TMA see only behind a fence
 
 
 @dataclass(frozen=True)
 class Commit:
-    """Makes a group of what was put into the queue since the last one, be it nothing."""
+    """Groups what was put into the queue since the last group; the group may be empty."""
 
     queue: Queue
     at: At = NOWHERE
@@ -118,14 +118,14 @@ class Drain:
 
 @dataclass(frozen=True)
 class Fence:
-    """Makes what threads have written visible to wgmma and TMA, which read shared memory otherwise (PTX, proxies)."""
+    """Makes writes by threads visible to wgmma and TMA, which use another proxy (PTX, proxies)."""
 
     at: At = NOWHERE
 
 
 @dataclass(frozen=True)
 class Free:
-    """Gives an allocation back: its memory is then another's."""
+    """Frees an allocation: its memory may then be reused."""
 
     name: str
     at: At = NOWHERE
@@ -133,7 +133,7 @@ class Free:
 
 @dataclass(frozen=True)
 class Forget:
-    """Something was passed over that may have waited for whatever is in the role's queues: all of it counts as done."""
+    """A skipped operation that may have waited for the role's queues: their content counts as done."""
 
     at: At = NOWHERE
 

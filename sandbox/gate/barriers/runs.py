@@ -1,12 +1,11 @@
-"""Tries a kernel's barriers under small numbers of loop iterations, and as cases launch it, and says what was found.
+"""Simulates a kernel's barriers with small numbers of loop iterations, and with the launches of cases.
 
 With S slots in the largest array of barriers or buffers, every loop with barriers runs 0, 1, S - 1, S + 1 and 2S + 1
-times (from the third independent loop on 2S + 1 times only): the ends of the pipeline, an end in the second turn and
-one in the third, whose parities differ, and every slot around twice and more. Arguments are chosen so that this happens
-(`solve`); the rest of a run follows from them. `launched` adds the arguments that cases really give. "No finding" says
-that these runs end, in whatever order the steps of their roles come, and that of the slots which they are seen to use
-none is written while it is read; no more than that. Runs that did not go into a loop far enough are no such look:
-that is undecided (`loops`).
+times (from the third independent loop on only 2S + 1 times). This covers the ends of the pipeline, ends in the second
+and the third turn, whose parities differ, and two turns of every slot. `argument_search.py` chooses arguments for this.
+`launched` adds the arguments of cases. "No finding" means that these runs end in every order of their roles' steps, and
+that no slot they use is written while it is read. Where runs did not go far enough into a loop, the finding is
+undecided (`loops.py`).
 """
 
 import hashlib
@@ -30,18 +29,18 @@ from pgo_agent.sandbox.ttgir.tree import Module
 PACKAGES = (Path(__file__).parent, Path(reader.__file__).parent)
 MOST_OPS = 1_000_000  # executed in all runs of one kernel: some ten seconds
 MOST_LAUNCHED = 60_000  # executed in runs of what cases launch, of one kernel: half a second
-SEVERITY = list(Kind)  # as they are listed
+SEVERITY = list(Kind)  # the gravest first
 
 
 @cache
 def version() -> str:
-    """Changes whenever a finding might: a hash of this package's source and of the reader's."""
+    """Return a hash of this package's source and the reader's, which changes whenever a finding might."""
     sources = [p.read_bytes() for package in PACKAGES for p in sorted(package.glob("*.py"))]
     return hashlib.sha256(b"\0".join(sources)).hexdigest()[:16]
 
 
 def read_and_simulate(text: str) -> Finding:
-    """The same for the text of a kernel; one that cannot be read is undecided."""
+    """Simulate the text of a kernel; one that cannot be read is undecided."""
     try:
         return simulate(reader.parse(text))
     except Unreadable as e:
@@ -49,17 +48,17 @@ def read_and_simulate(text: str) -> Finding:
 
 
 def simulate(module: Module) -> Finding:
-    """The gravest finding of all runs; undecided when a run could not be followed, or a loop was not gone into."""
+    """Return the gravest finding of all runs; undecided where a run or a loop could not be followed."""
     runs = Runs(module)
     runs.explore([({}, 0)])
     return runs.conclusion()
 
 
 def launched(module: Module, before: Finding, launches: Sequence[LaunchFacts]) -> Finding:
-    """What `simulate` found, and what the runs of these launches add.
+    """Return the finding of `simulate` and of runs of these launches together.
 
-    Where all of them could be followed, arguments that `simulate` could not choose are no question any more. Single
-    blocks are followed as long as there are loops that no run went into.
+    Where all launches could be followed, arguments that `simulate` could not choose do not matter. Single blocks are
+    followed while there are loops that no run entered.
     """
     runs = Runs(module, before, dict(before.loops))
     for launch in launches:
@@ -91,7 +90,7 @@ class Runs:
         self.loops = self.loops or loops.of(self.module)
 
     def explore(self, todo: list[tuple[Known, int]], launch: LaunchFacts | None = None) -> None:
-        """Follows runs from what is known, and of how many loops it was chosen, until none is left."""
+        """Follow runs until none is left. `todo`: known numbers, and for how many loops they were chosen."""
         while todo and (not self.findings or self.findings[-1].kind is not Kind.DEADLOCK):
             known, chosen = todo.pop()
             unroller = Unroller(self.module, known)
@@ -118,7 +117,7 @@ class Runs:
                 return
 
     def choices(self, e: Choose, known: Known, chosen: int) -> list[argument_search.Choice]:
-        """Arguments to go on with; where there are none, that is noted."""
+        """Return arguments to go on with; note where there are none."""
         wanted = self.wanted if chosen < 2 else self.wanted[-1:]
         choices = _choices(e, wanted, known)
         if not choices:
@@ -134,7 +133,7 @@ class Runs:
             self.loops[at] += Seen(max(times, default=0), sum(times), launched=launch)
 
     def conclusion(self) -> Finding:
-        """The gravest that was found, in any run of these and of those before."""
+        """Return the gravest finding of these runs and of those before."""
         bad = sorted((f for f in self._all() if f.found), key=lambda f: SEVERITY.index(f.kind))
         unknown = [f for f in self._all() if f.kind is Kind.UNDECIDED and not (f.unsettled and self._as_launched)]
         unseen = loops.unseen(self.loops, self.slots)
@@ -146,7 +145,7 @@ class Runs:
 
     @property
     def _as_launched(self) -> bool:
-        """Whether launches of cases were followed, and all of them to their ends."""
+        """Whether launches of cases were followed, all of them to the end."""
         followed = any(f.kind is Kind.NONE for f in self.findings)
         return self.before is not None and followed and not self.skipped and not any(f.unsettled for f in self.findings)
 
@@ -170,7 +169,7 @@ class Runs:
 
 
 def _run(unroller: Unroller, public: bool) -> Finding:
-    """What is found in one run; its numbers stand in the trace where they may be told."""
+    """Return the finding of one run, with its numbers in the trace where they are public."""
     program = unroller.program()
     finding = simulator.run(program)
     finding = min([finding, *unroller.findings[:1]], key=lambda f: SEVERITY.index(f.kind))
@@ -191,6 +190,6 @@ def _choices(e: Choose, wanted: list[int], known: Known) -> list[argument_search
 
 
 def _named(term: Term) -> str:
-    """The numbers that a term is made of."""
+    """Return the names of the unknown numbers in a term."""
     sorted_leaves = sorted(leaves(term), key=lambda leaf: leaf.name)
     return ", ".join(f"{x.name} (a multiple of {x.step})" if x.step > 1 else x.name for x in sorted_leaves)

@@ -1,15 +1,15 @@
-"""Slots of shared memory while a program runs: who may still read or write one when the next begins to.
+"""Slots of shared memory while a program runs: finds uses of a slot that may overlap.
 
-Two uses of one slot, one of them a write, are in order when the one has ended before the other begins: in every
-schedule, as the clocks tell (see `machine`). A use ends with its step; or, of wgmma, cp.async and TMA stores, where
-its role has waited for its group; or, of a copy on a barrier, with that barrier's phase: to come after the step that
-started the copy is not enough. Else some schedule has both at once, for what must come before the two beginnings
-needs neither of the ends. What has ended before a write of the slot is forgotten: whoever comes after the write comes
-after that too. So a slot costs no more than the roles that read it, and every use is compared with those only.
+Two uses of a slot, one of them a write, are in order if one has ended before the other begins, in every schedule (by
+the clocks of `simulator.py`). A use ends with its step; for wgmma, cp.async and TMA stores, when its role has awaited
+its group; for a copy on a barrier, with that barrier's phase, not with the step that started it. Otherwise some
+schedule has both at once, because what must come before both beginnings needs neither end. Uses that ended before a
+write are forgotten: what comes after the write comes after them too. So a use is compared only with the last write and
+the reads after it.
 
-What threads store is seen by wgmma and TMA after a fence only (PTX, proxies), which comes between in every schedule.
+wgmma and TMA see what threads store only after a fence (PTX, proxies), which must come between in every schedule.
 
-Believes: two slots of different names are different memory, and a copy writes all of its slot, masked or not.
+Assumes that slots of different names are different memory, and that a copy writes its whole slot, masked or not.
 """
 
 from collections import defaultdict, deque
@@ -20,7 +20,7 @@ from pgo_agent.sandbox.gate.barriers.barrier import Clock, Mark
 from pgo_agent.sandbox.gate.barriers.finding import Finding
 from pgo_agent.sandbox.gate.barriers.program import Access, Commit, Copy, Drain, Fence, Free, Program, Queue, Use
 
-GIVEN_BACK = "dealloc"  # what the end of an allocation is called among the uses of its slots
+GIVEN_BACK = "dealloc"  # name of an allocation's end among the uses of its slots
 
 
 @dataclass
@@ -51,7 +51,7 @@ class Hazard:
 
 @dataclass
 class Slot:
-    """What may not have ended yet for all that can follow."""
+    """The uses of a slot that may still run when a later step begins."""
 
     written: InUse | None = None
     reads: dict[tuple[str, Queue | None], InUse] = field(default_factory=dict)  # the last; older ones end before it
@@ -98,7 +98,7 @@ class Memory:
                 self.drain(queue, 0, mark)
 
     def copy(self, step: Copy, mark: Mark, clock: Clock) -> None:
-        """A TMA copy; or the arrivals that come when all copies of cp.async before them are done."""
+        """Begin a TMA copy, or arrivals after all earlier cp.async copies."""
         if step.arrivals:
             self.flying[mark] = [use for group in self.queues[mark.role, Queue.COPIES] for use in group.uses]
         elif step.slot:
@@ -128,7 +128,7 @@ class Memory:
             slot.reads[use.mark.role, use.queue] = use
 
     def drain(self, queue: Queue, keep: int, mark: Mark) -> None:
-        """Ends all but the last groups, of which the open one is the last."""
+        """End all but the last `keep` groups, of which the open one is the last."""
         groups = self.queues[mark.role, queue]
         while len(groups) > keep:
             for use in groups.popleft().uses:
@@ -144,7 +144,7 @@ class Memory:
         return self.left_over()
 
     def left_over(self) -> Finding | None:
-        """At the end of the program: TMA stores that may still read memory which the next block is given."""
+        """Return a finding for a TMA store that may still read memory after the program's end, or None."""
         left = (
             use for (_, queue), groups in self.queues.items() if queue is Queue.STORES for g in groups for use in g.uses
         )

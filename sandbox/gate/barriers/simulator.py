@@ -1,16 +1,17 @@
-"""Runs an abstract barrier program and says whether some schedule of its roles ends in a hang.
+"""Runs an abstract barrier program and decides whether some schedule of its roles hangs.
 
-One greedy run is enough when no step depends on the schedule, and the machine proves that as it goes. Say a barrier has
-completed k phases. Three conditions, each on the order that holds in every schedule: 1. what reaches phase n comes
-after everything that reached phase n - 1; 2. of a wait that passed after k phases, some arrival of phase k comes after
-it (else the next phase may overtake it); 3. before that wait k - 1 phases were complete already (else it may pass on an
-older phase of the same parity). Then by induction every schedule lets every wait see the same k and every arrival the
-same phase: all schedules run the same steps, and all finish. (A phase never completes on a part of its arrivals:
-whatever expects bytes is an arrival.) Conversely a condition that fails gives a schedule with another course: that is a
-finding of its own. A run that gets stuck is itself a schedule, so a reported deadlock can be reached.
-tests/sandbox/gate/barriers/test_simulator.py holds both directions to a search over all schedules.
+One greedy run is enough when no step depends on the schedule, and the machine proves that as it goes. It checks three
+conditions on the order that holds in every schedule, for a barrier with k completed phases:
+1. What reaches phase n comes after everything that reached phase n - 1.
+2. Some arrival of phase k comes after a wait that passed after k phases. Else the next phase may overtake the wait.
+3. Before that wait k - 1 phases were complete. Else it may pass on an older phase of the same parity.
+Then, by induction, in every schedule every wait sees the same k and every arrival the same phase: all schedules run the
+same steps, and all finish. (A phase never completes on a part of its arrivals: whatever expects bytes is an arrival.)
+Conversely, a failed condition gives a different schedule, which is a finding. A stuck run is itself a schedule, so a
+reported deadlock is possible. tests/sandbox/gate/barriers/test_simulator.py tests both directions against a search over
+all schedules.
 
-The same order says who may use a slot of shared memory too soon (`memory`).
+The same order shows which slots of shared memory are used too soon (`shared_memory.py`).
 
 Does not model time, the roles' data, or warps of one role that drift apart.
 """
@@ -40,7 +41,7 @@ NOTHING = Finding(Kind.NONE, "no deadlock and no mismatch in this run; not a pro
 
 
 class Broken(Exception):
-    """The program breaks a rule of mbarriers; what it would do from here on is not defined."""
+    """The program breaks a rule of mbarriers; from here on its behaviour is undefined."""
 
     def __init__(self, finding: Finding) -> None:
         super().__init__(finding.sentence)
@@ -49,7 +50,7 @@ class Broken(Exception):
 
 @dataclass(frozen=True)
 class Blocked:
-    """A role that cannot go on: the step that it stands at."""
+    """A role that cannot go on, and the step that it waits at."""
 
     role: str
     position: int
@@ -57,9 +58,9 @@ class Blocked:
 
 
 def run(program: Program) -> Finding:
-    """A deadlock if the run gets stuck, else the first mismatch or condition that failed, else NOTHING.
+    """Return a deadlock if the run gets stuck, else the first mismatch or failed condition, else NOTHING.
 
-    Whether data is used too soon is asked last: only where all schedules run the same steps does their order tell.
+    Early use of data is checked last: its order is only meaningful where all schedules run the same steps.
     """
     machine = Machine(program)
     try:
@@ -84,9 +85,8 @@ class Machine:
         self.dead: dict[str, Mark] = {}  # where a barrier was invalidated
         self.lives = 0
         self.flying: deque[tuple[Barrier, Contribution]] = deque()
-        self.history: dict[
-            tuple[str, str], list[tuple[Wait, int]]
-        ] = {}  # of a role on a barrier: waits, phases complete
+        # (role, barrier) -> its waits, each with the number of complete phases
+        self.history: dict[tuple[str, str], list[tuple[Wait, int]]] = {}
         self.doubts: list[Finding] = []
         self.memory = Memory()
 
@@ -111,7 +111,7 @@ class Machine:
         return blocked
 
     def advance(self, role: str) -> bool:
-        """Runs the role until it blocks or ends; whether it moved."""
+        """Run the role until it blocks or ends; return whether it moved."""
         steps, start = self.program.roles[role], self.positions[role]
         while self.positions[role] < len(steps):
             mark = Mark(role, self.positions[role], steps[self.positions[role]].at)
@@ -121,7 +121,7 @@ class Machine:
         return self.positions[role] > start
 
     def execute(self, step: Step, mark: Mark) -> bool:
-        """One step; False when it must wait. Raises Broken."""
+        """Execute one step; return False when it must wait. Raises Broken."""
         clock = self.clocks[mark.role]
         if isinstance(step, Fork):
             clock[mark.role] = mark.position + 1
@@ -214,7 +214,7 @@ class Machine:
         self.history.setdefault((mark.role, step.barrier), []).append((step, seen))
 
     def left_over(self) -> Finding | None:
-        """At the end of the program: bytes that never came, or copies that nobody waited for."""
+        """Return a finding for bytes that never came, or copies that no wait was for, at the end; or None."""
         clock = self.clocks[self.program.entry]
         for name, barrier in self.barriers.items():
             if name in self.dead:

@@ -1,10 +1,9 @@
-"""Stage deadlock: every kernel that the original does not launch itself, through the simulator of its barriers.
+"""Stage deadlock: simulates the barriers of every kernel that the original does not launch.
 
-A hang, or a run that could end in one, is `deadlock`; a wait that lets pass what it is for is `race`, as is a slot of
-shared memory that may be read while a copy writes it: it hangs nothing, and reads what is not there yet or any more.
-What the simulator cannot follow, or did not go into, is `undecided`, with the line. The compiler's process has run the
-same simulator already, many kernels side by side, for arguments of its own choice; what an older one said there does
-not count. The launches of the cases are simulated here, where the plans are known.
+A possible hang is `deadlock`. A wait that passes too early is `race`, and so is a slot of shared memory that may be
+read while a copy writes it. What the simulator cannot follow, or did not enter, is `undecided`, with the line. The
+compiler's process has already run the same simulator for arguments of its own choice; the result of an older simulator
+does not count. The launches of the cases are simulated here, where the plans are known.
 """
 
 from functools import reduce
@@ -23,7 +22,7 @@ RACES = frozenset({Kind.GROUPS, Kind.EARLY, Kind.LIFETIME, Kind.MEMORY})
 
 
 def stage(candidate: Side, original: Side) -> Evidence:
-    """The gravest finding over all kernels; undecided when one could not be followed and no other has a finding."""
+    """Return the gravest finding of all new kernels; undecided if one could not be followed and none has a finding."""
     original_keys = set(original.launched)
     findings = {key: _finding(candidate, key) for key in candidate.launched if key not in original_keys}
     shared = len(set(candidate.launched) & original_keys)

@@ -1,4 +1,4 @@
-"""Integers of a kernel that may not be known: a number, or a term over arguments, program ids and loaded numbers.
+"""Integers of a kernel that may be unknown: a number, or a term over arguments, program ids and loaded numbers.
 
 Arithmetic is that of MLIR's arith dialect: two's complement of the type's width, kept as signed numbers (i1: 0 and 1).
 """
@@ -10,12 +10,12 @@ from typing import TypeAlias
 
 @dataclass(frozen=True)
 class Term:
-    """An operation on numbers of which at least one is not known, or (without operands) such a number itself."""
+    """An operation on numbers, at least one of them unknown; without operands, an unknown number."""
 
     op: str  # addi, cmpi.slt, trips, ...; for a leaf: arg, pid, programs, load
     args: "tuple[Number, ...]" = ()
     width: int = 32  # bits of the result
-    name: str = ""  # of a leaf: as a person would call it
+    name: str = ""  # of a leaf: its name in messages
     step: int = 1  # of a leaf: it is known to be a multiple of this
     size: int = 1  # operations and leaves, each as often as it is written out
 
@@ -30,17 +30,17 @@ class Term:
 Number: TypeAlias = int | Term
 Known = Mapping[Term, int]
 LEAVES = frozenset({"arg", "pid", "programs", "load"})
-LARGEST = 200  # operations in a term; a larger one counts as no value
+LARGEST = 200  # operations in a term; a larger term is dropped
 
 
 def wrap(value: int, width: int) -> int:
-    """The number of that width with the same bits."""
+    """Return the signed number of `width` bits with the same bits."""
     value &= (1 << width) - 1
     return value - (1 << width) if width > 1 and value >> (width - 1) else value
 
 
 def apply(op: str, args: "tuple[Number, ...]", width: int) -> Number | None:
-    """The result of an operation: a number where all operands are known, else a term; None where it has no value."""
+    """Return the result of an operation: a number where all operands are known, else a term; None: no value."""
     if all(isinstance(a, int) for a in args):
         return _compute(op, [int(a) for a in args if isinstance(a, int)], width)
     if op == "select" and isinstance(args[0], int):
@@ -50,7 +50,7 @@ def apply(op: str, args: "tuple[Number, ...]", width: int) -> Number | None:
 
 
 def evaluate(x: Number, known: Known) -> Number | None:
-    """The value of a term when some leaves are known."""
+    """Return the value of a term when some leaves are known."""
     if isinstance(x, int):
         return x
     if x.leaf:

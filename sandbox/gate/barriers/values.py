@@ -1,4 +1,4 @@
-"""What a value of a kernel is to the simulator, a role that grows, and the ways in which a run can end early."""
+"""The values of a kernel in the simulator, a role that grows, and the exceptions that end a run early."""
 
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -10,11 +10,11 @@ from pgo_agent.sandbox.ttgir.locations import Frames
 
 
 class Undecided(Exception):
-    """Something that decides about a barrier cannot be known; the message says what and where."""
+    """A barrier depends on something unknown; the message says what and where."""
 
 
 class TooLong(Undecided):
-    """A run that takes more operations than are followed."""
+    """A run takes more operations than are followed."""
 
 
 class Impossible(Exception):
@@ -36,12 +36,12 @@ class Memory:
     name: str
     bytes: int
     index: tuple[Number | None, ...] = ()
-    slot: tuple[Number | None, ...] | None = ()  # the whole of which slot of the allocation it is; None: of none
+    slot: tuple[Number | None, ...] | None = ()  # the slot that it is all of; None: a part, or more
 
 
 @dataclass(frozen=True)
 class Token:
-    """Copies of cp.async that were started, and the group that they are in, or that the next commit makes of them."""
+    """Started cp.async copies, with their group or the group that the next commit will make."""
 
     group: int | None  # None: not known
     at: At
@@ -59,11 +59,11 @@ class Role:
     threads: int
     steps: list[Step] = field(default_factory=list)
     groups: int | None = 0  # of cp.async, committed so far; None once that is not known
-    followed: bool = True  # what is run is what the role does, and not one of two ways of which neither is known
+    followed: bool = True  # the role really runs this, which is not so in an unknown branch
 
 
 def place(frames: Frames) -> str:
-    """A location as "kernel.py:20", or empty: its innermost call that is not of Triton's own library."""
+    """Return a location as "kernel.py:20", or empty: the innermost call outside of Triton's own library."""
     located = [f for f in frames if f.line]
     outside = [f for f in located if "/triton/" not in f.file]
     return next((f"{PurePosixPath(f.file).name}:{f.line}" for f in (*outside, *located[-1:])), "")
