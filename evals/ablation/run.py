@@ -54,7 +54,7 @@ def run(results: Results, settings: RunSettings, store: Store, emit: Emit) -> Ex
 
     Raises what runs raise.
     """
-    return running.run(results, settings, store, emit, lambda opened, made, _: _as_values(results.plan, opened, made))
+    return running.run(results, settings, store, emit, lambda opened, ended, _: _as_values(results.plan, opened, ended))
 
 
 def _as_values(plan: AblationPlan, store: Store, run: Run) -> dict[str, Any]:

@@ -25,7 +25,7 @@ class Beside:
     label: str
     note: str
     color: int
-    found: Interval
+    interval: Interval
     said: str
     link: str = ""
 
@@ -41,8 +41,8 @@ def bars(listed: Sequence[Beside]) -> Bars | None:
     """Return intervals on one axis, which shows 1; None without intervals."""
     if not listed:
         return None
-    x = axis([1.0, *(v for b in listed for v in (b.found.low, b.found.high))], most=4)
-    spans = (Span(x.at(b.found.low), x.at(b.found.mid), x.at(b.found.high)) for b in listed)
+    x = axis([1.0, *(v for b in listed for v in (b.interval.low, b.interval.high))], most=4)
+    spans = (Span(x.at(b.interval.low), x.at(b.interval.mid), x.at(b.interval.high)) for b in listed)
     return Bars(tuple(zip(listed, spans, strict=True)), x.labels(), x.at(1.0))
 
 

@@ -85,8 +85,8 @@ def run(rows: Rows, settings: RunSettings, store: Store, emit: Emit) -> Exit:
     Raises what runs raise, but for what a target is at fault for.
     """
 
-    def describe(opened: Store, made: Run, wanted: NightlyRun) -> dict[str, Any]:
-        line = from_run.of(opened, made, rows.plan, wanted).as_json()
+    def describe(opened: Store, finished: Run, wanted: NightlyRun) -> dict[str, Any]:
+        line = from_run.of(opened, finished, rows.plan, wanted).as_json()
         return {name: value for name, value in line.items() if name not in ("what", "run", *wanted.named)}
 
     return running.run(rows, settings, store, emit, describe, failures=True)

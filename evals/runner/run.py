@@ -35,11 +35,11 @@ def run(
     """
     ended = (*settings.STATES, *([FAILED] if failures else []))
     for planned in _open(results, store, emit):
-        _made(results, planned, run_settings, store, emit, failures)
-        made = store.run(results.begun(planned) or "last")
-        if made.state not in ended:
+        _make_run(results, planned, run_settings, store, emit, failures)
+        latest = store.run(results.begun(planned) or "last")
+        if latest.state not in ended:
             return Exit.WAITING
-        results.add(ENDED, run=made.id, **planned.named, **describe(store, made, planned))
+        results.add(ENDED, run=latest.id, **planned.named, **describe(store, latest, planned))
     return Exit.DONE
 
 
@@ -75,7 +75,9 @@ def _nearest(results: Results[W], store: Store, left: Sequence[W]) -> W:
     return min(left, key=far)
 
 
-def _made(results: Results[W], planned: W, run_settings: RunSettings, store: Store, emit: Emit, failures: bool) -> None:
+def _make_run(
+    results: Results[W], planned: W, run_settings: RunSettings, store: Store, emit: Emit, failures: bool
+) -> None:
     """Make one run, from its beginning or from where it stopped."""
 
     def heard(event: dict[str, Any]) -> None:
@@ -83,18 +85,18 @@ def _made(results: Results[W], planned: W, run_settings: RunSettings, store: Sto
             results.add(BEGUN, run=event["run"], **planned.named)
         emit(event)
 
-    begun = _known(store, results.begun(planned))
+    begun = _held_here(store, results.begun(planned))
     try:
         if begun is None or begun.state == FAILED:  # its target may have been fixed since
             optimize.start(Path(planned.target), results.plan.settings_of(planned, run_settings), store, heard)
         elif begun.state not in settings.STATES:
             optimize.resume(begun.id, store, heard, {"wait": run_settings.wait})
     except TargetFault:
-        ours = _known(store, results.begun(planned))
+        ours = _held_here(store, results.begun(planned))
         if not failures or ours is None or ours.state != FAILED:
             raise
 
 
-def _known(store: Store, name: str | None) -> Run | None:
+def _held_here(store: Store, name: str | None) -> Run | None:
     """Return a run that was begun, if this workspace holds it."""
     return next((r for r in store.runs() if r.id == name), None)

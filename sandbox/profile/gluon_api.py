@@ -34,10 +34,10 @@ def api(bench: Workbench) -> tuple[str, ...]:
 
 def _read(answer: Path) -> tuple[str, ...]:
     try:
-        said = validate.answer(answer).get("lines")
+        answered = validate.answer(answer).get("lines")
     except BadBundle:
         return ()
-    lines = said if isinstance(said, list) else []
+    lines = answered if isinstance(answered, list) else []
     return tuple(_plain(line) for line in lines[:MOST] if isinstance(line, str) and line.strip())
 
 

@@ -59,7 +59,7 @@ class Plan:
     seeds: tuple[int, ...] = (1,)
 
     @property
-    def said(self) -> dict[str, Any]:
+    def values(self) -> dict[str, Any]:
         return {"targets": self.targets, "seeds": self.seeds}
 
     @property

@@ -139,8 +139,8 @@ class Expressions:
         text = " + ".join([base, *(self.text(v, PLUS) for v in offsets)])
         if len(text) <= ADDRESS:
             return text
-        found = dict.fromkeys(self._leaves(offsets, parameters=False))
-        leaves = ", ".join(found or dict.fromkeys(self._leaves(offsets, parameters=True)))
+        sources = dict.fromkeys(self._leaves(offsets, parameters=False))
+        leaves = ", ".join(sources or dict.fromkeys(self._leaves(offsets, parameters=True)))
         return f"{base} + f({leaves})"
 
     def _chain(self, node: Node) -> tuple[Value | None, list[Value]]:
@@ -201,15 +201,15 @@ def _expanded(e: Expressions, node: Node) -> Text:
     inner, shape = node.operand(0), node.results[0].shape
     origin = inner
     for _ in range(DEEPEST):
-        made = e.inlined(origin)
-        if made is None or made.name not in SILENT or not made.operands:
+        inlined = e.inlined(origin)
+        if inlined is None or inlined.name not in SILENT or not inlined.operands:
             break
-        origin = made.operands[0]
+        origin = inlined.operands[0]
     if (
         shape is None
         or not shape.shape
         or (origin is not None and origin.shape is None)
-        or (made and made.name == "arith.constant")
+        or (inlined and inlined.name == "arith.constant")
     ):
         return e.text(inner, ATOM), ATOM
     index = [":"] * len(shape.shape)

@@ -48,10 +48,10 @@ def opened(text: str, aliases: Mapping[str, str]) -> str:
 
 def short(layout: str, levels: int = DEEPEST) -> str:
     """Return a word for a layout."""
-    found = _NAME.search(layout)
-    if found is None or levels == 0:
+    match = _NAME.search(layout)
+    if match is None or levels == 0:
         return layout or "none"
-    name = _KINDS.get(found[1], found[1])
+    name = _KINDS.get(match[1], match[1])
     inner = re.search(r"parent = (.*)$", layout)
     dimension = re.search(r"\b(?:opIdx|dim) = (\d+)", layout)
     return f"{name}{dimension[1] if dimension else ''}({short(inner[1], levels - 1)})" if inner else name

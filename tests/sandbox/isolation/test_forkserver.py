@@ -271,7 +271,7 @@ from pgo_agent.sandbox.isolation import forkserver
 from pgo_agent.sandbox.isolation.box import Box
 os.mkdir({str(tmp_path / "box")!r})
 Box("bubblewrap").run({MODULE!r}, Path({str(tmp_path / "box")!r}), 60)
-(kept,) = forkserver._kept()._warm.values()
+(kept,) = forkserver._servers()._warm.values()
 print(kept._popen.pid, flush=True)
 time.sleep(600)
 """
