@@ -1,4 +1,4 @@
-"""Numbers of a profile as a summary prints them, so that `check_numbers.py` finds them again."""
+"""Numbers of a profile as a summary prints them, so that `quoted_numbers.py` finds them again."""
 
 import math
 
