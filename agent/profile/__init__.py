@@ -1,2 +1,1 @@
-"""What a kernel costs: which passes to take, what stands out in them, how that is ranked and summarized. Knows of no
-run."""
+"""The profile of a kernel: which passes to take, the defects in them, their ranking and summary. Knows no run."""

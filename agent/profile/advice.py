@@ -1,6 +1,6 @@
-"""What cures a defect, in words: for whoever proposes, be it a model or a person. Quoted are names of embedded moves.
+"""Advice on how to fix a defect, for a model or a person. Quoted are names of embedded moves.
 
-General knowledge about GPUs, not evidence: nothing here was measured on the kernel at hand, so there is no number.
+It is general knowledge about GPUs, not evidence: nothing was measured on the kernel at hand, so it holds no number.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
-"""The profile of one case of a bundle: what the profiler's role takes of each kernel, and what follows of it together.
+"""The profile of one case of a bundle: the passes of each kernel, and the findings and roofline of the case.
 
-Passes are taken by `pass_runner.py`, cheapest first. The roofline needs a time of the whole case: that of the plain
-launches between those of a timeline. It is no evidence of speed, which only the gate gives.
+`pass_runner.py` takes the passes, cheapest first. The roofline needs a time of the whole case: that of the plain
+launches between the instrumented ones of a timeline. It is no evidence of speed, which only the gate gives.
 """
 
 import math
@@ -41,26 +41,26 @@ class Wanted:
     label: str
     why: str  # this configuration
     untrusted: bool = False  # whether anybody but the embedded moves wrote the source
-    together: tuple[str, ...] = ()  # cases that one trace of the source is of; empty: this one
+    together: tuple[str, ...] = ()  # cases that one trace of the source covers; empty: this one
 
 
 @dataclass(frozen=True)
 class CaseProfile(Record):
-    """The kernels of one case at one configuration, each once, in the order that they are launched in."""
+    """The kernels of one case at one configuration, each once, in launch order."""
 
     case: str
     configuration: str
     chosen: str  # why this one
     kernels: tuple[KernelProfile, ...]
-    findings: dict[str, tuple[Finding, ...]]  # key of a kernel's build -> what stands out in it
+    findings: dict[str, tuple[Finding, ...]]  # key of a kernel's build -> its findings
     code: dict[str, str]  # key of a kernel's build -> its TTGIR as pseudo-code; nothing for another architecture's
     roofline: Roofline | Missing
-    decisions: dict[str, tuple[Decision, ...]]  # key of a kernel's build -> which passes were taken of it, and why
+    decisions: dict[str, tuple[Decision, ...]]  # key of a kernel's build -> which passes were taken, and why
 
 
 @dataclass(frozen=True)
 class Means:
-    """What passes are taken with."""
+    """What is needed to take passes."""
 
     builder: Builder
     gpu: GpuBudget
@@ -74,18 +74,18 @@ class Means:
 
 
 def case_profile(means: Means, w: Wanted, backend: str = "nvidia") -> CaseProfile:
-    """What the passes say of a case. Raises what passes raise."""
+    """Take the passes of a case and return its profile. Raises what the passes raise."""
     context, where = means.context, (w.source, w.bundle, w.case, w.label)
     context.builder.box.admit(w.untrusted)
     subjects = static.subjects_of(context, *where, w.together)
-    static.of_subjects(context, subjects, backend)  # side by side; each is then asked for alone
+    static.of_subjects(context, subjects, backend)  # builds all side by side; each is then read alone
     launches = _launches(context.contents.manifest(w.bundle)["plans"][w.case][w.label]["steps"])
     taken = {s.build: _taken(means, w, s, backend) for s in subjects}
     kernels = tuple(_whole(context, build, t, launches[build]) for build, t in taken.items())
-    found = {k.build: standing_out(k, context.builder.device) for k in kernels}
+    findings = {k.build: standing_out(k, context.builder.device) for k in kernels}
     code = {s.build: _code(context, s, taken[s.build]) for s in subjects if backend == "nvidia"}
     decisions = {build: t.decisions for build, t in taken.items()}
-    return CaseProfile(w.case, w.label, w.why, kernels, found, code, _roofline(context, w.case, kernels), decisions)
+    return CaseProfile(w.case, w.label, w.why, kernels, findings, code, _roofline(context, w.case, kernels), decisions)
 
 
 def _taken(means: Means, w: Wanted, subject: Subject, backend: str) -> Taken:
@@ -130,7 +130,7 @@ def _roofline(context: GpuPassContext, case: str, kernels: Sequence[KernelProfil
 
 
 def _launches(steps: Sequence[Mapping[str, Any]]) -> dict[str, LaunchCount]:
-    """By the key of the kernel's build."""
+    """Key of a kernel's build -> its launch count."""
     grids: dict[str, list[int]] = {}
     for step in steps:
         if "kernel" in step:
@@ -140,7 +140,7 @@ def _launches(steps: Sequence[Mapping[str, Any]]) -> dict[str, LaunchCount]:
 
 @dataclass(frozen=True)
 class Profile(Record):
-    """What `profile` found."""
+    """The result of the command `profile`."""
 
     target: str
     device: str  # key of the one that was compiled for

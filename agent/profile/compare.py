@@ -1,6 +1,6 @@
-"""What is different from an earlier profile of the same case: a sentence for each thing. Kernels go by their names.
+"""Compares a profile with an earlier one of the same case: a sentence for each difference. Kernels match by name.
 
-Compared is what both profiles hold: a pass that only one of them has gives no sentence, but defects that it named.
+Only what both profiles hold is compared. A pass that one of them lacks gives no sentence, except for its defects.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,14 +15,14 @@ LEAST = 0.02  # of the cycles, by which a section must differ to be worth a sent
 
 
 def changed(case: CaseProfile, before: CaseProfile) -> tuple[str, ...]:
-    """What matters most first: the roof, defects, shares, what the kernels take."""
+    """Return the differences, the most important first: roof, defects, shares, resources of kernels."""
     now, then = _named(case), _named(before)
     both = [name for name in now if name in then]
     sentences = [
         *_roof(case, before),
         *(f"The kernel {name} is new." for name in now if name not in then),
         *(f"The kernel {name} is gone." for name in then if name not in now),
-        *(s for name in both for s in _defects(name, _found(case, now[name]), _found(before, then[name]))),
+        *(s for name in both for s in _defects(name, _by_defect(case, now[name]), _by_defect(before, then[name]))),
         *(s for name in both for s in _taken(name, now[name], then[name])),
     ]
     return tuple(sentences) or ("Nothing that the profile shows.",)
@@ -32,8 +32,8 @@ def _named(case: CaseProfile) -> dict[str, KernelProfile]:
     return {k.kernel: k for k in reversed(case.kernels)}
 
 
-def _found(case: CaseProfile, k: KernelProfile) -> Mapping[str, Finding]:
-    """Each defect once, as it was found first."""
+def _by_defect(case: CaseProfile, k: KernelProfile) -> Mapping[str, Finding]:
+    """Defect -> its first finding in a kernel."""
     return {f.defect: f for f in reversed(case.findings.get(k.build, ()))}
 
 
@@ -46,9 +46,9 @@ def _roof(case: CaseProfile, before: CaseProfile) -> Iterator[str]:
 
 
 def _defects(name: str, now: Mapping[str, Finding], then: Mapping[str, Finding]) -> Iterator[str]:
-    for told, defects in (("New", now.keys() - then.keys()), ("Gone", then.keys() - now.keys())):
+    for change, defects in (("New", now.keys() - then.keys()), ("Gone", then.keys() - now.keys())):
         if defects:
-            yield f"{told} in {name}: {', '.join(sorted(defects))}."
+            yield f"{change} in {name}: {', '.join(sorted(defects))}."
     for defect in (d for d in now if d in then):
         a, b = now[defect].share, then[defect].share
         if a is not None and b is not None and abs(a - b) >= LEAST:
@@ -56,7 +56,7 @@ def _defects(name: str, now: Mapping[str, Finding], then: Mapping[str, Finding])
 
 
 def _taken(name: str, now: KernelProfile, then: KernelProfile) -> Iterator[str]:
-    """In one sentence, for each is short."""
+    """The differences in resources of a kernel, in one sentence."""
     if isinstance(now.static, StaticProfile) and isinstance(then.static, StaticProfile):
         a, b = _figures(now.static), _figures(then.static)
         differ = [f"{what} {a[what]}, {b[what]} before" for what in a if a[what] != b[what]]

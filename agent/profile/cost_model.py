@@ -1,8 +1,8 @@
 """Orders builds before any GPU time is spent: the hot loop's instructions, occupancy, waves, pipeline depth, spills.
 
-`estimate` gives milliseconds, but it is an estimate. Its factors were fitted to one sweep of 132 configurations of
-kernels/fa_fwd.py on an H200: rank correlation 0.74 to 0.89 a case, and the configuration it puts first was 0 to 12 %
-slower than the best. It is only trusted to put configurations of one kernel in order.
+`estimate` returns milliseconds, but only an estimate. Its factors were fitted to one sweep of 132 configurations of
+kernels/fa_fwd.py on an H200: rank correlation 0.74 to 0.89 by case, and its first configuration was 0 to 12 % slower
+than the best. It is only trusted to order configurations of one kernel.
 """
 
 import math
@@ -14,11 +14,11 @@ from pgo_agent.sandbox.devices import Device
 
 BLOCKS_SM = 32  # most resident blocks of one SM
 REGISTER_UNIT = 256  # registers are given out to a warp in this unit
-RESERVED_SHARED = 1024  # bytes of shared memory that the system takes of each block
+RESERVED_SHARED = 1024  # bytes of shared memory that the system reserves for each block
 SCHEDULERS, MUFU_LANES = 4, 16  # of one SM, per cycle (CUDA programming guide)
-CYCLES_INSTRUCTION, CYCLES_BARRIER = 1.5, 200.0  # fitted: what one warp's own chain costs
+CYCLES_INSTRUCTION, CYCLES_BARRIER = 1.5, 200.0  # fitted: cost of the dependent chain of one warp
 SHALLOW, SPILLED_BYTE = 1.2, 0.001  # fitted: fewer than three stages; each byte spilled
-ATTAINED = 0.68  # fitted: the rest is what this model does not know
+ATTAINED = 0.68  # fitted: covers what the model leaves out
 SERIALIZED = frozenset({"C7510", "C7511", "C7512", "C7513", "C7514", "C7515", "C7516"})
 
 
@@ -30,7 +30,7 @@ class Occupancy:
 
 
 def occupancy(static: Mapping[str, Any], num_warps: int, device: Device) -> Occupancy:
-    """Resident blocks of one SM, by the CUDA occupancy rules."""
+    """Return the resident blocks and warps of one SM, by the CUDA occupancy rules."""
     per_warp = math.ceil(max(static["registers"], 1) * 32 / REGISTER_UNIT) * REGISTER_UNIT
     limits = {
         "registers": device.regs_sm // (per_warp * num_warps),
@@ -44,19 +44,19 @@ def occupancy(static: Mapping[str, Any], num_warps: int, device: Device) -> Occu
 
 
 def symptoms(static: Mapping[str, Any]) -> list[str]:
-    """What a person should know of a build, worst first."""
-    found = []
+    """Return the problems of a build for a person, worst first."""
+    texts = []
     if static["spill_store_bytes"]:
-        found.append(f"{static['spill_store_bytes']} B spilled")
+        texts.append(f"{static['spill_store_bytes']} B spilled")
     if SERIALIZED & set(static["notes"]):
-        found.append("wgmma serialized")
+        texts.append("wgmma serialized")
     if static["dots"] and static["pipeline_depth"] < 2:
-        found.append("no pipeline")
-    return found
+        texts.append("no pipeline")
+    return texts
 
 
 def dominated(static: Mapping[str, Any], best: Mapping[str, Any]) -> str:
-    """Why a build is not worth GPU time beside another of the same kernel; empty when it may be."""
+    """Return why a build is not worth GPU time beside `best` of the same kernel; empty if it may be."""
     spilled, other = static["spill_store_bytes"], best["spill_store_bytes"]
     if spilled > other + 256:
         return f"spills {spilled} bytes, the incumbent {other}"
@@ -66,7 +66,7 @@ def dominated(static: Mapping[str, Any], best: Mapping[str, Any]) -> str:
 
 
 def loading(statics: Sequence[Mapping[str, Any]]) -> str:
-    """How the kernels of a plan load their tiles. The estimate was fitted to pointer loads."""
+    """Return how the kernels of a plan load their tiles. The estimate was fitted to pointer loads."""
     if any(s["warp_specialized"] for s in statics):
         return "by warps of their own"
     return "through descriptors" if any(s["sass"].get("UTMALDG") for s in statics) else "through pointers"
@@ -75,7 +75,7 @@ def loading(statics: Sequence[Mapping[str, Any]]) -> str:
 def estimate(
     static: Mapping[str, Any], num_warps: int, blocks: int, device: Device, flops: float, moved: float
 ) -> float:
-    """Estimated milliseconds of a launch of `blocks` blocks that does `flops` and moves `moved` bytes. An estimate."""
+    """Return the estimated milliseconds of a launch of `blocks` blocks that does `flops` and moves `moved` bytes."""
     if not blocks:
         return 0.0
     resident = occupancy(static, num_warps, device)
@@ -87,7 +87,7 @@ def estimate(
 
 
 def _looped(static: Mapping[str, Any], num_warps: int, blocks_sm: float, device: Device, flops: float) -> float:
-    """Milliseconds by the hot loop: the busiest of tensor pipe, issue slots and MUFU, or one block's own latency."""
+    """Milliseconds of the hot loop: the maximum of tensor pipe, issue slots, MUFU and the latency of a block."""
     loop, useful = static["sass"]["loop"], static["loop_flops"]
     if not loop or not useful or not loop["tensor_flops"]:
         return 0.0

@@ -1,4 +1,4 @@
-"""Numbers of a profile as a summary prints them, so that `quoted_numbers.py` finds them again."""
+"""Formats the numbers of a profile for a summary, so that `quoted_numbers.py` finds them again."""
 
 import math
 
@@ -10,12 +10,12 @@ def percent(share: float) -> str:
 
 
 def printed(x: float) -> str:
-    """Whole numbers as they are, others with about three digits."""
+    """Return a whole number as it is, any other with about three digits."""
     if x == int(x):
         return str(int(x))
     return f"{x:.{min(6, max(0, 2 - math.floor(math.log10(abs(x)))))}f}"
 
 
 def figure(f: Finding) -> str:
-    """A finding's number: a share in percent, all else as it is."""
+    """Return the number of a finding: a share in percent, any other as it is."""
     return percent(f.figure) if f.unit.startswith("of ") and 0 <= f.figure <= 1 else printed(f.figure)

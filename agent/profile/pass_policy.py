@@ -1,20 +1,18 @@
 """The embedded profiler: which passes to take of one kernel, within a budget of GPU seconds, and why.
 
-It knows the passes by the Protocol below, and decides by these rules, in this order:
+It uses the passes through the Protocol below, and decides by these rules, in this order:
 
-- static is always taken, first: it needs no GPU, and nothing is ranked without it.
-- timeline is next, for a static profile has no times to rank by. It is left out for a kernel with neither loops nor
-  dots: such a kernel moves its tiles once, and its place under the roof says how well.
-- counters come last, and only where the ranking may be wrong without them: there is no timeline, or more than UNSEEN of
-  the cycles are in no scope, or the two dearest sections are no more than NEAR apart, or the dearest one is a wait, an
-  access or goes through shared memory, and no static defect explains it. One section that names its cause, by itself or
-  by a static defect, and holds more than MOST of the cycles ends the search.
+- static is always first: it needs no GPU, and nothing can be ranked without it. - timeline is next, as a static profile
+has no times to rank by. It is skipped for a kernel with neither loops nor dots: such a kernel moves its tiles once, and
+the roofline says how well. - counters come last, and only if the ranking may be wrong without them: there is no
+timeline, or more than UNSEEN of the cycles are in no scope, or the two costliest sections are no more than NEAR apart,
+or the costliest one is a wait, an access or goes through shared memory, and no static defect explains it. A section
+with a known cause, its own or a static defect, and more than MOST of the cycles ends the search.
 
-Where somebody is there to `choose`, he is asked first, as long as there is a pass that can be had within the budget.
-What he does not decide is decided by these rules.
+If there is a `choose`, it is asked first, as long as the budget allows another pass. These rules decide the rest.
 
-No pass is taken that cannot be, or that would exceed the budget; neither is one that was not `wanted`, where somebody
-said which. Seconds are those expected before a pass is taken: whoever takes it must see to its deadline.
+A pass is not taken if it is impossible, exceeds the budget, or is not among the `wanted` ones. The seconds are expected
+ones; the caller enforces the deadline of a pass.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +30,7 @@ from pgo_agent.sandbox.profile.timeline.types import Timeline
 
 NEAR = 0.1  # of the cycles: two sections that differ by no more may change places
 UNSEEN = 0.3  # of the cycles: more than that in no scope may hide a section
-MOST = 0.7  # of the cycles: one understood section that holds more leaves no other cause to look for
+MOST = 0.7  # of the cycles: a section with a known cause and a larger share ends the search
 CAUSELESS = frozenset({Defect.COPY_WAIT, Defect.EPILOGUE, Defect.IMBALANCE})  # sections that name no cause themselves
 WAITING = CAUSELESS | {Defect.DOT_WAIT}  # of dots there may be too many, or something else in their way
 EMBEDDED = "embedded"
@@ -42,38 +40,38 @@ T = TypeVar("T")
 
 
 class Passes(Protocol):
-    """What can be asked of one kernel."""
+    """The passes of one kernel."""
 
     def cost(self, name: PassName) -> float:
-        """GPU seconds that it is expected to take; 0 where its answer is kept, or it needs no GPU."""
+        """Return the expected GPU seconds; 0 if its answer is stored, or it needs no GPU."""
 
     def why_not(self, name: PassName) -> str:
-        """Why it cannot be taken here; empty where it can."""
+        """Return why it cannot be taken here; empty if it can."""
 
     def static(self) -> StaticProfile | Problem:
-        """Takes it."""
+        """Take the static pass."""
 
     def timeline(self) -> Timeline | Missing:
-        """Takes it."""
+        """Take the timeline."""
 
     def counters(self) -> Counters | Missing:
-        """Takes it."""
+        """Take the counters."""
 
 
 @dataclass(frozen=True)
 class Decision(Record):
-    """About one pass."""
+    """A decision about one pass."""
 
     name: PassName
     taken: bool
     why: str  # one sentence
-    seconds: float  # GPU seconds that were expected of it; 0 where it was not taken
+    seconds: float  # expected GPU seconds; 0 if it was not taken
     by: str = EMBEDDED  # who decided
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What to take next, of what was offered; nothing: no more passes of this kernel."""
+    """Which of the offered passes to take next; none: no more passes of this kernel."""
 
     passes: tuple[PassName, ...]
     why: str  # one sentence
@@ -82,11 +80,11 @@ class Choice:
 
 @dataclass(frozen=True)
 class Situation:
-    """What there is to decide by, and about."""
+    """The basis of a choice: the results so far, and the passes on offer."""
 
     static: StaticProfile | Problem
-    answers: Mapping[PassName, "Timeline | Counters | Missing"]  # of passes that were decided about
-    offered: Mapping[PassName, float]  # passes that can be taken -> GPU seconds that are expected of each
+    answers: Mapping[PassName, "Timeline | Counters | Missing"]  # of passes that were decided already
+    offered: Mapping[PassName, float]  # passes that can be taken -> expected GPU seconds
     left: float  # GPU seconds
 
 
@@ -95,7 +93,7 @@ Choose = Callable[[Situation], Choice | None]  # None: by the rules
 
 @dataclass(frozen=True)
 class Taken(Record):
-    """What the passes answered, and every decision in the order that it was made in."""
+    """The answers of the passes, and every decision in order."""
 
     static: StaticProfile | Problem
     timeline: Timeline | Missing
@@ -110,8 +108,8 @@ def take(
     choose: Choose | None = None,
     unwanted: str = UNWANTED,
 ) -> Taken:
-    """`seconds`: of the GPU, for all passes of this kernel. `wanted`: exactly these beside the static one, as far as
-    they can be had within the budget; None leaves it to `choose`, and to the rules. `unwanted`: why not the others.
+    """Take the passes of one kernel. `seconds`: GPU seconds for all of them. `wanted`: exactly these beside the static
+    one, within the budget; None leaves it to `choose` and the rules. `unwanted`: the reason to skip the others.
     Raises what the passes raise.
     """
     role = _Role(passes, seconds, wanted, unwanted)
@@ -125,7 +123,7 @@ def take(
 
 
 class _Role:
-    """What was decided and answered, and what is left of the budget."""
+    """The decisions and answers so far, and the GPU seconds that are left."""
 
     def __init__(self, passes: Passes, seconds: float, wanted: frozenset[PassName] | None, unwanted: str) -> None:
         self.passes, self.left, self.wanted, self.unwanted = passes, seconds, wanted, unwanted
@@ -133,7 +131,7 @@ class _Role:
         self.answers: dict[PassName, Any] = {}
 
     def choose(self, static: StaticProfile | Problem, choose: Choose) -> None:
-        """Takes and leaves out what is chosen, until nothing is left to decide, or to be asked about."""
+        """Take and skip passes as chosen, until nothing is left to decide."""
         take = {PassName.TIMELINE: self.passes.timeline, PassName.COUNTERS: self.passes.counters}
         while offered := self._offered(tuple(take)):
             choice = choose(Situation(static, dict(self.answers), offered, self.left))
@@ -148,15 +146,15 @@ class _Role:
     def ask(
         self, name: PassName, rule: Callable[[], tuple[bool, str]], pass_: Callable[[], T | Missing]
     ) -> T | Missing:
-        """Its answer, or why it was not taken: as was chosen, else by the rule."""
+        """Return the answer of a pass, or why it was not taken: as chosen, else by the rule."""
         if name not in self.answers:
             needed, why = rule()
             if refusal := self._refusal(name, needed, why, self.passes.cost(name)):
                 self._leave(name, refusal, EMBEDDED)
             else:
                 self._take(name, "it was asked for" if self.wanted else why, EMBEDDED, pass_)
-        found: T | Missing = self.answers[name]
-        return found
+        answer: T | Missing = self.answers[name]
+        return answer
 
     def _offered(self, names: Sequence[PassName]) -> dict[PassName, float]:
         costs = {n: self.passes.cost(n) for n in names if n not in self.answers and not self.passes.why_not(n)}
@@ -193,9 +191,9 @@ def _counters_needed(static: StaticProfile | Problem, timeline: Timeline | Missi
         return False, "without loops and dots there is nothing to rank but the roof"
     if isinstance(timeline, Missing):
         return True, f"there is no timeline ({timeline.why})"
-    known = frozenset(f.defect for f in of_code(static)) if isinstance(static, StaticProfile) else frozenset()
+    static_defects = frozenset(f.defect for f in of_code(static)) if isinstance(static, StaticProfile) else frozenset()
     listed = sections(timeline)
-    if doubt := unclear(listed, known):
+    if doubt := unclear(listed, static_defects):
         return True, doubt
     return False, f"{listed[0].defect} with {listed[0].share:.0%} of the cycles stay first whatever counters say"
 
@@ -204,14 +202,14 @@ def _moves_once(static: StaticProfile | Problem) -> bool:
     return isinstance(static, StaticProfile) and not static.pipeline.dots and all(m.waits for m in static.loops)
 
 
-def unclear(listed: Sequence[Section], known: frozenset[Defect]) -> str:
-    """Why the first of these sections may not be what holds the kernel back, or nobody can say what does; empty where
-    that is clear. `known`: what the static profile found.
+def unclear(listed: Sequence[Section], static_defects: frozenset[Defect]) -> str:
+    """Return why it is not clear that the first section limits the kernel; empty if it is. `static_defects`: those of
+    the static profile.
     """
     if not listed:
         return "the timeline has no shares"
     top, second = listed[0], listed[1].share if len(listed) > 1 else 0.0
-    explained = any(d in known for d in EXPLAINS.get(top.defect, ()))
+    explained = any(d in static_defects for d in EXPLAINS.get(top.defect, ()))
     named = explained or not (top.defect in CAUSELESS or top.through_shared)
     if named and top.share > MOST:
         return ""

@@ -1,7 +1,7 @@
-"""Takes the passes of a kernel, as `agent/profile/pass_policy.py` asks for them: what is kept at once, the rest on this
-machine.
+"""Takes the passes of a kernel, as `agent/profile/pass_policy.py` asks for them: stored answers at once, others by the
+judge.
 
-The judge's process is started by the first pass that needs it. Where no GPU is, kept answers are still there.
+The first pass that needs the judge starts its process. Without a GPU only stored answers are available.
 """
 
 import threading
@@ -26,37 +26,37 @@ NO_GPU = "no GPU is visible here"
 AT_ONCE = (
     4  # cases for each GPU: on an H200 a case of attention holds it for a quarter of the time that its passes take
 )
-FIRST = {PassName.TIMELINE: 15.0, PassName.COUNTERS: 40.0}  # GPU seconds that are expected until one was taken: guesses
+FIRST = {PassName.TIMELINE: 15.0, PassName.COUNTERS: 40.0}  # expected GPU seconds until one was taken: guesses
 T = TypeVar("T")
 
 
 @dataclass
 class GpuBudget:
-    """The GPU, as far as it may be spent; threads may share it."""
+    """The GPU seconds that passes may take; threads may share it."""
 
     judge: Judge | None
     left: float  # GPU seconds
-    why: str = NO_GPU  # it cannot be used, where there is no judge
+    why: str = NO_GPU  # there is no judge
     expected: dict[PassName, float] = field(default_factory=lambda: dict(FIRST))
-    _booked: float = 0.0  # GPU seconds that passes which were begun are expected to take
+    _booked: float = 0.0  # expected GPU seconds of passes that were begun
     _one: threading.Condition = field(default_factory=threading.Condition)
 
     def held(self) -> Judge:
-        """The judge. Raises NotTaken where there is none."""
+        """Return the judge. Raises NotTaken if there is none."""
         if self.judge is None:
             raise NotTaken(self.why)
         return self.judge
 
     def short_of(self, name: PassName) -> str:
-        """Why a pass is not to be begun: other threads' passes took the time; empty where there is enough."""
+        """Return why a pass must not begin: too few seconds are left; empty if there are enough."""
         needed, left = self.expected[name], self.left
         return f"it takes about {needed:.1f} s of the GPU, and {left:.1f} s are left" if needed > left else ""
 
     def timed(self, name: PassName, take: Callable[[], T]) -> T:
-        """Takes a pass and books how long it held the GPU; the next one of its name is expected to take as long.
+        """Take a pass and book the seconds that it held the GPU; the next one of its name is expected to take as long.
 
-        Waits for passes of other threads where what they are expected to take does not leave enough. Raises NotTaken
-        where what they took does not, or no GPU is.
+        Waits for passes of other threads if their expected seconds leave too few. Raises NotTaken if too few are left
+        in the end, or if there is no GPU.
         """
         self.held()
         booked = self._book(name)
@@ -81,9 +81,9 @@ class GpuBudget:
             return self.expected[name]
 
     def _clock(self) -> float:
-        """Of this thread: what it waits for a GPU does not count, nor what this machine's processors do for a pass.
+        """GPU seconds of this thread: waiting for a GPU and work of the CPU do not count.
 
-        A judge elsewhere is asked by one thread, and reads old answers again with each: new ones count.
+        One thread alone asks a judge elsewhere, which reads old answers again each time: only new ones count.
         """
         if self.judge is None:
             return 0.0
@@ -92,7 +92,7 @@ class GpuBudget:
 
 @dataclass
 class KernelPasses:
-    """One kernel of a case: the `Passes` that the profiler's role asks."""
+    """One kernel of a case; it implements `Passes`."""
 
     context: GpuPassContext
     gpu: GpuBudget
@@ -126,12 +126,12 @@ class KernelPasses:
 
     @cached_property
     def _kept(self) -> frozenset[PassName]:
-        """The passes whose answers were there before: to see that reads all that they name."""
-        known = {
+        """The passes whose answers were stored before. Cached, as the check reads all that they refer to."""
+        stored = {
             PassName.TIMELINE: gpu_passes.timeline.known(self.context, *self._what),
             PassName.COUNTERS: gpu_passes.counters.known(self.context, *self._what, self.subject),
         }
-        return frozenset(name for name, there in known.items() if there)
+        return frozenset(name for name, there in stored.items() if there)
 
     @property
     def _what(self) -> tuple[KernelRef, str]:

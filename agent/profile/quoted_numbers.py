@@ -1,9 +1,9 @@
-"""Whether the numbers in a text are a profile's: the check that a summary must pass, whoever wrote it.
+"""Checks that the numbers in a text come from a profile: every summary must pass, whoever wrote it.
 
-A number is founded when some value of the profile, or a number in one of its sentences, rounds to it as it is printed;
-a share may be given in percent, and a quantity with a unit of `UNITS` in that unit. Digits that are part of a name
-(C7515, sm_90, exp2) and the numbers of a list are none. It does not know what a number is said of, nor numbers in
-words ("twice"), and a profile has many small integers: what passes is not thereby true, what fails is made up.
+A number is accepted if some value of the profile, or a number in one of its sentences, rounds to it as printed; a share
+may be in percent, and a quantity in a unit of `UNITS`. Digits in names (C7515, sm_90, exp2) and the numbers of a list
+do not count. The check does not know what a number describes, nor numbers in words ("twice"), and a profile has many
+small integers: a text that passes may still be wrong, but one that fails holds an invented number.
 """
 
 import math
@@ -40,13 +40,13 @@ class _Printed:
 
 
 def unfounded(text: str, *profiles: Record) -> list[str]:
-    """The numbers of a text that are in none of the profiles, in its order."""
-    values, told = _known(profiles)
-    return [n.text for n in _numbers(_ENUMERATED.sub("", text)) if not _founded(n, values, told)]
+    """Return the numbers of a text that are in none of the profiles, in order."""
+    values, in_sentences = _collect(profiles)
+    return [n.text for n in _numbers(_ENUMERATED.sub("", text)) if not _founded(n, values, in_sentences)]
 
 
-def _founded(n: _Printed, values: set[float], told: set[tuple[float, str]]) -> bool:
-    if (n.value, n.unit) in told:
+def _founded(n: _Printed, values: set[float], in_sentences: set[tuple[float, str]]) -> bool:
+    if (n.value, n.unit) in in_sentences:
         return True
     scales = UNITS.get(n.unit, (1.0,))
     return any(abs(v * scale - n.value) <= n.half * (1 + 1e-9) for v in values for scale in scales)
@@ -58,25 +58,25 @@ def _numbers(text: str) -> Iterator[_Printed]:
         digits = (whole.replace(",", "") or "0") + (fraction or "")
         scale = 10.0 ** int(power or 0)
         half = 0.5 * 10.0 ** -max(0, len(fraction or "") - 1) * scale
-        known = unit if unit in UNITS else ""
-        printed = m[0].removesuffix(unit or "").rstrip() if not known else m[0]
-        yield _Printed(printed, float(digits) * scale, half, known)
+        known_unit = unit if unit in UNITS else ""
+        printed = m[0].removesuffix(unit or "").rstrip() if not known_unit else m[0]
+        yield _Printed(printed, float(digits) * scale, half, known_unit)
 
 
-def _known(profiles: tuple[Record, ...]) -> tuple[set[float], set[tuple[float, str]]]:
-    """Values, without their signs; and numbers in sentences, with their units."""
+def _collect(profiles: tuple[Record, ...]) -> tuple[set[float], set[tuple[float, str]]]:
+    """The absolute values, and the numbers in sentences with their units."""
     values: set[float] = set()
-    told: set[tuple[float, str]] = set()
+    in_sentences: set[tuple[float, str]] = set()
     for leaf in _leaves(profiles):
         if isinstance(leaf, str):
-            told |= {(n.value, n.unit) for n in _numbers(leaf)}
+            in_sentences |= {(n.value, n.unit) for n in _numbers(leaf)}
         elif math.isfinite(leaf):
             values.add(abs(float(leaf)))
-    return values, told
+    return values, in_sentences
 
 
 def _leaves(x: object) -> Iterator[float | str]:
-    """All numbers and strings of records, with what they compute of themselves."""
+    """Yield all numbers and strings of records, their properties included."""
     if isinstance(x, str | int | float) and not isinstance(x, bool):
         yield x
     elif isinstance(x, dict):

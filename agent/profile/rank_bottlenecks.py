@@ -1,18 +1,18 @@
-"""Which of a case's findings cost most: the order in which a summary names them.
+"""Ranks the findings of a case by cost: the order in which a summary names them.
 
 The rules, in this order:
 
-1. A section of a timeline is worth its share of the kernel's time, times the kernel's share of the case where that is
-   known. Of the section in which the work is done that the roof is made of (dots where compute bounds, copies and the
-   epilogue where memory does) only what exceeds the share of the roof that is reached counts: no kernel can do without.
-2. Where another pass found a defect that explains a section (`EXPLAINS`), that defect is named in its place, with its
-   share, all of it: then the work need not take so long. Each defect explains one section, the dearest.
-3. Findings of the other passes that have a share of their own stand among the sections.
-4. Behind all that are worth LEAST come those without a time in their fixed order, those of minor kernels last; then
-   the sections that are worth less.
+1. A section of a timeline is worth its share of the kernel's time, times the kernel's share of the case if known. The
+   section that does the work of the roof (dots if bound by compute, copies and the epilogue if bound by memory) counts
+   only with what exceeds the reached share of the roof: no kernel can avoid the rest.
+2. If another pass found a defect that explains a section (`EXPLAINS`), that defect takes its place, with its whole
+   share, as the work need not take so long. Each defect explains one section, the costliest.
+3. Findings of other passes with a share of their own stand among the sections.
+4. After all that are worth at least LEAST come those without a time in their fixed order, those of minor kernels last;
+   then the sections that are worth less.
 
-Shares of two passes are not of one whole: cycles of a block, time of the SMs, samples of warps. They are compared as
-what could be won at most. An explanation is an inference, and the text says which pass said what.
+Shares of different passes have different bases: cycles of a block, time of the SMs, samples of warps. They are compared
+as upper bounds of the possible gain. An explanation is an inference; the text names the pass of each statement.
 """
 
 from collections.abc import Iterator
@@ -27,19 +27,19 @@ from pgo_agent.sandbox.profile.static_profile import StaticProfile
 from pgo_agent.sandbox.profile.timeline.types import Timeline
 
 MINOR = 0.1  # of the case's time: a kernel that takes less
-OWN = {"compute": frozenset({Defect.DOT_WAIT}), "memory": frozenset({Defect.COPY_WAIT, Defect.EPILOGUE})}
+NEEDED = {"compute": frozenset({Defect.DOT_WAIT}), "memory": frozenset({Defect.COPY_WAIT, Defect.EPILOGUE})}
 
 
 @dataclass(frozen=True)
 class Ranked:
     bottleneck: Bottleneck
-    section: Finding | None = None  # that it explains, and stands in the place of
-    worth: float | None = None  # of the case's time, at most; None where nothing was timed
-    minor: bool = False  # of a kernel that hardly counts
+    section: Finding | None = None  # the section that it explains and replaces
+    worth: float | None = None  # upper bound of the gain, as a share of the case's time; None: nothing was timed
+    minor: bool = False  # of a kernel that takes less than MINOR
 
 
 def ranked(case: CaseProfile) -> tuple[Ranked, ...]:
-    """All findings of all kernels, the one that costs most first."""
+    """Return all findings of all kernels, the costliest first."""
     weight = weights(case)
     listed = [r for k in case.kernels for r in _of_kernel(case, k, weight)]
     order = list(Defect)
@@ -54,8 +54,8 @@ def ranked(case: CaseProfile) -> tuple[Ranked, ...]:
 
 
 def weights(case: CaseProfile) -> dict[str, float]:
-    """Build -> share of the case's time on the GPU, by the instrumented launches, else by those that Nsight Compute
-    replayed; none where neither saw every kernel.
+    """Return build -> share of the case's GPU time, by the instrumented launches, else by those that Nsight Compute
+    replayed; empty if neither covers every kernel.
     """
     for ns in (_span_ns, _replayed_ns):
         times = {k.build: ns(k) * k.launch.count for k in case.kernels}
@@ -65,16 +65,16 @@ def weights(case: CaseProfile) -> dict[str, float]:
 
 
 def leading(case: CaseProfile) -> KernelProfile | None:
-    """The kernel that takes most time, as far as anybody knows; None for a case without kernels."""
+    """Return the kernel that takes most time, as far as known; None for a case without kernels."""
     weight = weights(case)
     return max(case.kernels, key=lambda k: (weight.get(k.build, 0.0), _tensor(k)), default=None)
 
 
 def _of_kernel(case: CaseProfile, k: KernelProfile, weight: dict[str, float]) -> Iterator[Ranked]:
-    found, share = case.findings.get(k.build, ()), weight.get(k.build, 1.0)
+    findings, share = case.findings.get(k.build, ()), weight.get(k.build, 1.0)
     minor = share < MINOR if weight else not _tensor(k) and any(_tensor(o) for o in case.kernels)
-    rest = [f for f in found if f.found_by is not PassName.TIMELINE]
-    for section in sorted((f for f in found if f not in rest), key=lambda f: -_left(f, case)):
+    rest = [f for f in findings if f.found_by is not PassName.TIMELINE]
+    for section in sorted((f for f in findings if f not in rest), key=lambda f: -_left(f, case)):
         cause = _cause(section, rest)
         if cause:
             rest.remove(cause)
@@ -86,16 +86,16 @@ def _of_kernel(case: CaseProfile, k: KernelProfile, weight: dict[str, float]) ->
 
 
 def _cause(section: Finding, rest: list[Finding]) -> Finding | None:
-    """What explains a section, the usually dearest first."""
+    """The finding that explains a section; of several the one that usually costs most."""
     causes = EXPLAINS.get(section.defect, ())
     return min((f for f in rest if f.defect in causes), key=lambda f: causes.index(f.defect), default=None)
 
 
 def _left(section: Finding, case: CaseProfile) -> float:
-    """What of a section's share the work does not need."""
+    """The part of a section's share that the work does not need."""
     share, roof = section.share or 0.0, case.roofline
-    own = isinstance(roof, Roofline) and section.defect in OWN[roof.bound]
-    return max(0.0, share - roof.reached) if own and isinstance(roof, Roofline) else share
+    needed = isinstance(roof, Roofline) and section.defect in NEEDED[roof.bound]
+    return max(0.0, share - roof.reached) if needed and isinstance(roof, Roofline) else share
 
 
 def _tensor(k: KernelProfile) -> int:

@@ -1,12 +1,12 @@
-"""The embedded summarizer: a case's profile in short, within a budget of tokens. Every number in it is the profile's.
+"""The embedded summarizer: the profile of a case in short, within a budget of tokens, with numbers of the profile only.
 
-`rank_bottlenecks.py` says by which rules they are ranked, `compare.py` what is compared with an earlier profile,
-`advice.py` what is told to try. Without a roofline no bound is claimed: then it says what the instructions are, or
-which unit was busiest while counters were read.
+`rank_bottlenecks.py` ranks the bottlenecks, `compare.py` compares with an earlier profile, `advice.py` gives the
+advice. Without a roofline the summary claims no bound: it gives the mix of instructions, or the busiest unit by the
+counters.
 
-A text that is too long loses whole sentences, in this order: what to try beyond the first advice, what varies, the
-bottlenecks after the third, the critical path, what changed, the other bottlenecks but the first, the first advice; of
-several of a kind the last one first. The bound and the first bottleneck stay, even where they alone are too long.
+A text that is too long loses whole sentences, in this order: advice beyond the first, what varies, the bottlenecks
+after the third, the critical path, what changed, the other bottlenecks but the first, the first advice; of several of a
+kind the last one first. The bound and the first bottleneck stay, even if they alone are too long.
 """
 
 import math
@@ -31,17 +31,17 @@ LETTERS = 3.5  # of a token: an estimate, for text like this
 STEPS = 3  # of the critical path that the text names
 TRIES = 4
 CLOSE = 0.9  # of the roof
-KINDS = 4  # of instructions that are named where nothing was timed, tensor instructions before all
+KINDS = 4  # of instructions that are named if nothing was timed, tensor instructions first
 
 
 @dataclass(frozen=True)
 class _Line:
     text: str
-    rank: int = 0  # what has the highest is dropped first; 0 stays
+    rank: int = 0  # the highest is dropped first; 0 stays
 
 
 def summarize(case: CaseProfile, before: CaseProfile | None = None, budget: int = BUDGET) -> Summary:
-    """`before`: the incumbent's last profile of the same case. `budget`: tokens of the text, by `tokens`."""
+    """Summarize a case. `before`: the last profile of the same case. `budget`: tokens of the text, by `tokens`."""
     listed = ranked(case)
     reached = case.roofline.reached if isinstance(case.roofline, Roofline) else None
     bound, varies, path = _bound(case), _varies(case), _path(case)
@@ -50,26 +50,26 @@ def summarize(case: CaseProfile, before: CaseProfile | None = None, budget: int 
     lines = [
         _Line(bound),
         *_bottlenecks(listed, len(case.kernels) > 1),
-        *(_Line(f"Critical path: {told}", 4) for told in _told_path(case)),
+        *(_Line(f"Critical path: {sentence}", 4) for sentence in _path_text(case)),
         *([_Line(f"Varies most: {varies}", 6)] if varies else []),
-        *(_Line(f"Since the last profile: {told}", 3) for told in differs),
-        *(_Line(f"Try: {told}", 7 if i else 1) for i, told in enumerate(tries)),
+        *(_Line(f"Since the last profile: {sentence}", 3) for sentence in differs),
+        *(_Line(f"Try: {sentence}", 7 if i else 1) for i, sentence in enumerate(tries)),
     ]
     text = _fitted(lines, budget)
     return Summary(case.case, bound, reached, tuple(r.bottleneck for r in listed), path, varies, differs, tries, text)
 
 
 def tokens(text: str) -> int:
-    """About as many as a model's tokenizer makes of a text: an estimate, for which none is needed."""
+    """Return an estimate of the number of tokens of a text, without a tokenizer."""
     return math.ceil(len(text) / LETTERS)
 
 
 def _fitted(lines: Sequence[_Line], budget: int) -> str:
-    kept = list(lines)
-    while tokens(_joined(kept)) > budget and any(x.rank for x in kept):
-        last = max(range(len(kept)), key=lambda i: (kept[i].rank, i))
-        del kept[last]
-    return _joined(kept)
+    remaining = list(lines)
+    while tokens(_joined(remaining)) > budget and any(x.rank for x in remaining):
+        last = max(range(len(remaining)), key=lambda i: (remaining[i].rank, i))
+        del remaining[last]
+    return _joined(remaining)
 
 
 def _joined(lines: Sequence[_Line]) -> str:
@@ -87,7 +87,7 @@ def _bound(case: CaseProfile) -> str:
 
 
 def _unbound(k: KernelProfile) -> str:
-    """What can be said of a kernel without a roofline."""
+    """What is known about a kernel without a roofline."""
     if not isinstance(k.counters, Missing) and k.counters.speed_of_light:
         unit, share = max(k.counters.speed_of_light.items(), key=lambda item: item[1])
         return f"by counters the busiest unit of {k.kernel} is {unit}, at {percent(share)} of its peak"
@@ -100,14 +100,14 @@ def _unbound(k: KernelProfile) -> str:
 
 
 def _hottest(k: StaticProfile) -> tuple[str, dict[str, int]]:
-    """The innermost loop with most tensor instructions, then most of all; a kernel without loops as a whole."""
+    """The innermost loop with most tensor instructions, then most of all; the whole kernel if it has no loops."""
     loops = [m for m in k.loops if not m.waits]
     hot = max(loops, key=lambda m: (m.depth, m.kinds.get("tensor", 0), m.instructions), default=None)
     return ("the innermost loop", hot.kinds) if hot else ("the text", k.kinds)
 
 
 def _bottlenecks(listed: Sequence[Ranked], several: bool) -> Iterator[_Line]:
-    """Each defect of a kernel once, as the dearest of its kind has it."""
+    """Each defect of a kernel once, by its costliest finding."""
     kinds = defaultdict[tuple[str, str], list[Ranked]](list)
     for r in listed:
         kinds[r.bottleneck.kernel, r.bottleneck.finding.defect].append(r)
@@ -115,11 +115,11 @@ def _bottlenecks(listed: Sequence[Ranked], several: bool) -> Iterator[_Line]:
         yield _Line("No known defect stands out.")
     for i, (first, *others) in enumerate(kinds.values()):
         more = " There are others of its kind." if others else ""
-        yield _Line(f"- {_told(first, several)}{more}", (0, 2, 2)[i] if i < 3 else 5)
+        yield _Line(f"- {_describe(first, several)}{more}", (0, 2, 2)[i] if i < 3 else 5)
 
 
-def _told(r: Ranked, several: bool) -> str:
-    """One bottleneck with its number, its pass, and what the timeline says of the same."""
+def _describe(r: Ranked, several: bool) -> str:
+    """One bottleneck with its number, its pass, and its share by the timeline."""
     f, share = r.bottleneck.finding, r.bottleneck.share
     named = f"{f.defect} in {r.bottleneck.kernel}" if several else str(f.defect)
     where = f", line {f.line}" if f.line else ""
@@ -138,17 +138,17 @@ def _chains(case: CaseProfile) -> tuple[KernelProfile, Chain] | None:
 
 
 def _path(case: CaseProfile) -> tuple[str, ...]:
-    found = _chains(case)
-    return tuple(s.scope for s in found[1].scopes if s.on_path and s.scope) if found else ()
+    chain_of_kernel = _chains(case)
+    return tuple(s.scope for s in chain_of_kernel[1].scopes if s.on_path and s.scope) if chain_of_kernel else ()
 
 
-def _told_path(case: CaseProfile) -> Iterator[str]:
-    found = _chains(case)
-    if found:
-        k, chain = found
+def _path_text(case: CaseProfile) -> Iterator[str]:
+    chain_of_kernel = _chains(case)
+    if chain_of_kernel:
+        k, chain = chain_of_kernel
         steps = [s for s in chain.scopes if s.on_path and s.scope][:STEPS]
-        told = ", ".join(f"{_place(k, s.scope)} {printed(s.cycles)}" for s in steps)
-        yield f"{printed(chain.length)} cycles in {chain.iterations} iterations, most of them in {told}."
+        places = ", ".join(f"{_place(k, s.scope)} {printed(s.cycles)}" for s in steps)
+        yield f"{printed(chain.length)} cycles in {chain.iterations} iterations, most of them in {places}."
 
 
 def _place(k: KernelProfile, name: str) -> str:
@@ -163,7 +163,7 @@ def _where(s: ScopeTime) -> str:
 
 
 def _varies(case: CaseProfile) -> str:
-    """Of all scopes that hold no others."""
+    """The scope with the highest variation, of those that hold no others; empty if there is none."""
     timed = [s for k in case.kernels if isinstance(k.timeline, Timeline) for s in k.timeline.scopes]
     most = max((s for s in timed if s.scope.kind not in HOLDING), key=lambda s: s.variation, default=None)
     if most is None or not most.variation:
@@ -173,7 +173,7 @@ def _varies(case: CaseProfile) -> str:
 
 
 def _tries(listed: Sequence[Ranked], reached: float | None) -> tuple[str, ...]:
-    """Advice for the first bottlenecks, each once; a section that a defect explains is advised on, too."""
+    """Advice for the first bottlenecks, each once, and for the sections that they explain."""
     defects = [f.defect for r in listed for f in (r.bottleneck.finding, r.section) if f]
     first = [NEAR_THE_ROOF] if reached is not None and reached >= CLOSE else []
     return (*first, *list(dict.fromkeys(ADVICE[d] for d in defects))[:TRIES])

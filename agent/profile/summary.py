@@ -1,4 +1,4 @@
-"""What a summarizer hands to the optimizer: frozen dataclasses. `summarize.py` makes them of a profile."""
+"""The summary of a profile, for the optimizer: frozen dataclasses. `summarize.py` makes them."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What stands out in a kernel's profile: known defects, by looks at what each pass found. It decides nothing."""
+"""The findings in a kernel's profile: known defects, from the answer of each pass. It decides nothing."""
 
 from pgo_agent.agent.profile.findings import counters, timeline
 from pgo_agent.agent.profile.findings.defect import EXPLAINS, Defect, Finding
@@ -11,13 +11,14 @@ __all__ = ["EXPLAINS", "Defect", "Finding", "findings", "standing_out"]
 
 
 def standing_out(k: KernelProfile, device: Device) -> tuple[Finding, ...]:
-    """By every pass that there is: static, timeline, counters. A tail that the timeline could see is not estimated."""
+    """Return the findings of all passes: static, timeline, counters. A timeline with waves replaces the estimated
+    tail."""
     static = k.static if isinstance(k.static, StaticProfile) else None
-    found = findings(static, k.launch, device) if static else ()
+    results = findings(static, k.launch, device) if static else ()
     if not isinstance(k.timeline, Missing):
         seen = k.timeline.waves is not None
-        found = tuple(f for f in found if f.defect is not Defect.TAIL or not seen)
-        found += timeline.findings(k.timeline, device)
+        results = tuple(f for f in results if f.defect is not Defect.TAIL or not seen)
+        results += timeline.findings(k.timeline, device)
     if not isinstance(k.counters, Missing):
-        found += counters.findings(k.counters, dots=static is not None and "tensor" in static.kinds)
-    return found
+        results += counters.findings(k.counters, dots=static is not None and "tensor" in static.kinds)
+    return results

@@ -1,7 +1,7 @@
-"""What stands out in the counters of a launch: what neither the text of a kernel nor its clock reads can tell.
+"""Findings in the counters of a launch, which neither the static profile nor the timeline can show.
 
-The shares of samples are of a launch that Nsight Compute replays with clean caches: they say why warps wait, and hardly
-how long. A low hit rate alone is no defect: a kernel that reads all data once hits nothing.
+The shares of samples are from a launch that Nsight Compute replays with clean caches: they show why warps wait, but
+hardly how long. A low hit rate alone is no defect: a kernel that reads all data once hits nothing.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ SHARED_STALLS = ("short_scoreboard", "mio_throttle")  # waits for shared memory,
 
 
 def findings(c: Counters, dots: bool) -> tuple[Finding, ...]:
-    """`dots`: whether the kernel multiplies tiles, which blocks can share."""
+    """Return the findings. `dots`: whether the kernel multiplies tiles, which blocks can share."""
     return (*_conflicts(c), *(_misses(c) if dots else ()))
 
 
@@ -27,12 +27,12 @@ def _conflicts(c: Counters) -> Iterator[Finding]:
         return
     waiting = [c.stalls[name] for name in SHARED_STALLS if name in c.stalls]
     share = round(min(1.0, sum(waiting)) * b.share, 3) if waiting else None
-    told = f"{b.share:.0%} of the passes through shared memory are bank conflicts"
-    yield Finding(Defect.BANK_CONFLICTS, round(b.share, 3), "of the passes", _line(c), told, PassName.COUNTERS, share)
+    text = f"{b.share:.0%} of the passes through shared memory are bank conflicts"
+    yield Finding(Defect.BANK_CONFLICTS, round(b.share, 3), "of the passes", _line(c), text, PassName.COUNTERS, share)
 
 
 def _line(c: Counters) -> int:
-    """The source line where most samples wait for shared memory; 0 where none does."""
+    """The source line where most samples wait for shared memory; 0 if none does."""
     waits = {n.line: sum(n.stalls.get(s, 0) for s in SHARED_STALLS) for n in c.source}
     line = max(waits, key=lambda n: waits[n], default=0)
     return line if waits.get(line) else 0
@@ -41,5 +41,5 @@ def _line(c: Counters) -> int:
 def _misses(c: Counters) -> Iterator[Finding]:
     busy = c.speed_of_light.get("dram", 0.0)
     if c.l2_hit is not None and c.l2_hit < HITS and busy >= BUSY:
-        told = f"{c.l2_hit:.0%} of the accesses hit the L2, while device memory is {busy:.0%} busy"
-        yield Finding(Defect.MISSES, round(c.l2_hit, 3), "of the accesses", 0, told, PassName.COUNTERS)
+        text = f"{c.l2_hit:.0%} of the accesses hit the L2, while device memory is {busy:.0%} busy"
+        yield Finding(Defect.MISSES, round(c.l2_hit, 3), "of the accesses", 0, text, PassName.COUNTERS)

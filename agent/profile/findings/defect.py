@@ -1,7 +1,7 @@
-"""What a finding is: a known defect of a kernel, its figure, the line that it is on and the pass that found it.
+"""A finding: a known defect of a kernel, its figure, its source line and the pass that found it.
 
-`EXPLAINS` says which defects can be why time goes where the timeline sees it go. It is knowledge, not evidence: that a
-spill and long dots stand in one kernel does not prove that the one makes the other.
+`EXPLAINS` lists the defects that can explain where the timeline shows time. It is knowledge, not evidence: a spill and
+long dots in one kernel do not prove that one causes the other.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from pgo_agent.sandbox.profile.kernel_profile import PassName
 
 
 class Defect(StrEnum):
-    """What holds kernels back; moves say which of them they cure."""
+    """The known defects of kernels; each move names those that it fixes."""
 
     SPILL = "spill"
     SERIALIZED = "serialized dots"  # ptxas lets no wgmma run beside another
@@ -45,7 +45,7 @@ class Finding(Record):
     share: float | None = None  # of the kernel's time that it takes, 0 to 1; None where its pass has no times
 
 
-EXPLAINS: Mapping[Defect, tuple[Defect, ...]] = {  # where time goes -> why, the usually dearest first
+EXPLAINS: Mapping[Defect, tuple[Defect, ...]] = {  # where time goes -> causes, the usually costliest first
     Defect.COPY_WAIT: (
         Defect.SPILL,  # it goes through the same cache
         Defect.FEW_STAGES,

@@ -1,16 +1,14 @@
-"""What stands out in a timeline: the sections that the cycles of a kernel go to, and blocks that SMs wait for.
+"""Findings in a timeline: the sections that take the cycles of a kernel, and blocks that SMs wait for.
 
-A section gathers the scopes of one role that answer one question. Looked at are the roles with dots, for what a
-producer waits for is not exposed; where no role has any, all roles. Shares are of the cycles of the role, as the scopes
-give them, so they are of several builds and their sum may miss 1 by what records disturb. Sections:
+A section groups scopes of one role by purpose. Only roles with dots count, as the waits of a producer are not exposed;
+if no role has dots, all count. Shares are of the cycles of the role, from the scopes: these come from several builds,
+so the sum may differ from 1 by the overhead of recording. Sections:
 
-- exposed copies: waits for copies, their issue, loads, and bodies that do nothing but put into shared memory what was
-  loaded. Without dots also the arithmetic in a loop that loads: it waits for the loads, and scopes cannot tell the two
-  apart.
-- exposed dots: dots that are not asynchronous, the issue of those that are, and waits for them.
-- arithmetic between dots: the other bodies.
-- epilogue: stores, and what stands behind the main loop (the scopes with most loops around).
-- imbalance: barriers among the warps of a block.
+- exposed copies: waits for copies, their issue, loads, and bodies that only store loaded data into shared memory.
+Without dots also the arithmetic in a loop that loads: it waits for the loads, and scopes cannot separate the two. -
+exposed dots: synchronous dots, the issue of asynchronous ones, and waits for them. - arithmetic between dots: the other
+bodies. - epilogue: stores, and what comes after the main loop (the scopes with most loops around). - imbalance:
+barriers among the warps of a block.
 """
 
 from collections import defaultdict
@@ -23,13 +21,13 @@ from pgo_agent.sandbox.profile.kernel_profile import PassName
 from pgo_agent.sandbox.profile.timeline.find_scopes import HOLDING, Kind
 from pgo_agent.sandbox.profile.timeline.types import ScopeTime, Timeline, Waves
 
-LEAST = 0.05  # of the cycles, below which a section is not worth a word
+LEAST = 0.05  # of the cycles: a section below it is not reported
 STILL = 0.1  # of the SMs' time; the timer advances in steps of up to 1 us, so less of a short launch means nothing
 COPIES = frozenset({Kind.COPY_WAIT, Kind.COPY, Kind.LOAD})
 DOTS = frozenset({Kind.DOT, Kind.DOT_WAIT})
 STAGING = frozenset({"ttg.local_alloc", "ttg.local_store"})
 THROUGH_SHARED = STAGING | {"ttg.local_load", "ttg.convert_layout"}
-TOLD = {
+PHRASES = {
     Defect.COPY_WAIT: "go to copies and waits for them",
     Defect.DOT_WAIT: "go to dots and waits for them, which nothing else fills",
     Defect.ARITHMETIC: "go to arithmetic",
@@ -44,11 +42,11 @@ class Section:
     defect: Defect
     role: str
     share: float  # of the cycles of the role, 0 to 1
-    scopes: tuple[ScopeTime, ...]  # the one that takes most first
+    scopes: tuple[ScopeTime, ...]  # the costliest first
 
     @property
     def line(self) -> int:
-        """Of the source, of the scope that takes most; 0 where nobody knows."""
+        """Return the source line of the costliest scope; 0 if unknown."""
         return source_line(self.scopes[0])
 
     @property
@@ -58,13 +56,13 @@ class Section:
 
 
 def findings(t: Timeline, device: Device) -> tuple[Finding, ...]:
-    """The dearest section first, then what the waves say."""
-    found = (_finding(s) for s in sections(t) if s.share >= LEAST)
-    return (*found, *(_waves(t.waves, device) if t.waves else ()))
+    """Return the findings: the costliest section first, then those of the waves."""
+    of_sections = (_finding(s) for s in sections(t) if s.share >= LEAST)
+    return (*of_sections, *(_waves(t.waves, device) if t.waves else ()))
 
 
 def sections(t: Timeline) -> tuple[Section, ...]:
-    """The sections that the timeline has shares of, the dearest first; each of the role where it takes most."""
+    """Return the sections with shares, the costliest first; each of the role where it takes most."""
     timed = [s for s in t.scopes if s.share is not None and s.scope.kind not in HOLDING]
     dots = {s.scope.role for s in timed if s.scope.kind in DOTS}
     best: dict[Defect, Section] = {}
@@ -76,7 +74,7 @@ def sections(t: Timeline) -> tuple[Section, ...]:
 
 
 def source_line(s: ScopeTime) -> int:
-    """Of the file that the kernel stands in; 0 where nobody knows."""
+    """Return the line in the file of the kernel; 0 if unknown."""
     last = s.scope.source.rpartition(":")[2]
     return int(last) if last.isdecimal() else 0
 
@@ -91,7 +89,7 @@ def _of_role(role: str, scopes: Sequence[ScopeTime]) -> Iterator[Section]:
 
 
 def _section(s: ScopeTime, scopes: Sequence[ScopeTime]) -> Defect:
-    """Of one scope among those of its role."""
+    """The section of one scope among those of its role."""
     kind, deepest = s.scope.kind, max(o.scope.depth for o in scopes)
     last = max(o.scope.first for o in scopes if o.scope.depth == deepest)
     if kind is Kind.STORE or (s.scope.depth < deepest and s.scope.first > last):
@@ -104,7 +102,7 @@ def _section(s: ScopeTime, scopes: Sequence[ScopeTime]) -> Defect:
 
 
 def _waits(s: ScopeTime, scopes: Sequence[ScopeTime]) -> bool:
-    """Whether a body is where a load's latency shows."""
+    """Whether the latency of a load shows in a body."""
     loads = any(o.scope.kind in COPIES and o.scope.depth == s.scope.depth for o in scopes)
     return loads and (STAGING.issuperset(s.scope.ops) or not _has_dots(scopes))
 
@@ -117,20 +115,20 @@ def _finding(s: Section) -> Finding:
     share, role = round(s.share, 3), "" if s.role == "kernel" else f" of {s.role}"
     bodies = (o.scope for o in s.scopes if o.scope.kind is Kind.BODY)
     mixed = s.defect is Defect.COPY_WAIT and not all(STAGING.issuperset(b.ops) for b in bodies)
-    told = f"{share:.0%} of the cycles{role} {MIXED if mixed else TOLD[s.defect]}"
-    return Finding(s.defect, share, "of the cycles", s.line, told, PassName.TIMELINE, share)
+    text = f"{share:.0%} of the cycles{role} {MIXED if mixed else PHRASES[s.defect]}"
+    return Finding(s.defect, share, "of the cycles", s.line, text, PassName.TIMELINE, share)
 
 
 def _waves(w: Waves, device: Device) -> Iterator[Finding]:
-    """SMs that stand still: after their last block, because the waves are not full, or because blocks differ."""
+    """Idle SMs: because the last wave is not full, or because blocks take different times."""
     still = round(1 - w.busy * min(1.0, w.sms / device.sms), 3)
     if still < STILL:
         return
     waves = w.blocks / (device.sms * w.resident)
     whole = -(-w.blocks // (device.sms * w.resident))
     if 1 - waves / whole >= still / 2:  # even blocks would leave most of that
-        told = f"{w.blocks} blocks are {waves:.2f} waves: SMs stand still for {still:.0%} of the launch"
-        yield Finding(Defect.TAIL, round(waves, 3), "waves", 0, told, PassName.TIMELINE, still)
+        text = f"{w.blocks} blocks are {waves:.2f} waves: SMs stand still for {still:.0%} of the launch"
+        yield Finding(Defect.TAIL, round(waves, 3), "waves", 0, text, PassName.TIMELINE, still)
     else:
-        told = f"the busiest SM works {w.imbalance:.2f} times as long as the mean, which stands still for {still:.0%}"
-        yield Finding(Defect.IMBALANCE, round(w.imbalance, 3), "of the mean", 0, told, PassName.TIMELINE, still)
+        text = f"the busiest SM works {w.imbalance:.2f} times as long as the mean, which stands still for {still:.0%}"
+        yield Finding(Defect.IMBALANCE, round(w.imbalance, 3), "of the mean", 0, text, PassName.TIMELINE, still)

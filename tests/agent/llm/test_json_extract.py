@@ -6,7 +6,7 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pgo_agent.agent.llm.json_extract import DEEPEST, LONGEST, NoObject, found
+from pgo_agent.agent.llm.json_extract import DEEPEST, LONGEST, NoObject, find_object
 
 WANTED = {"passes": ["timeline"], "reason": 'a {brace}, a [bracket],\nand "quotes"'}
 PLAIN = json.dumps(WANTED)
@@ -30,18 +30,18 @@ PLAIN = json.dumps(WANTED)
     ],
 )
 def test_the_object_is_found(text: str) -> None:
-    assert found(text) == WANTED
+    assert find_object(text) == WANTED
 
 
 def test_of_several_objects_the_longest_is_meant() -> None:
-    assert found('For example {"passes": []}. Mine: {"passes": ["timeline"], "reason": "x"}') == {
+    assert find_object('For example {"passes": []}. Mine: {"passes": ["timeline"], "reason": "x"}') == {
         "passes": ["timeline"],
         "reason": "x",
     }
 
 
 def test_a_comma_in_a_string_is_no_trailing_one() -> None:
-    assert found('{"a": "x,]", "b": ["y,}",],}') == {"a": "x,]", "b": ["y,}"]}
+    assert find_object('{"a": "x,]", "b": ["y,}",],}') == {"a": "x,]", "b": ["y,}"]}
 
 
 @pytest.mark.parametrize(
@@ -62,14 +62,14 @@ def test_a_comma_in_a_string_is_no_trailing_one() -> None:
 )
 def test_what_is_none_is_told_in_a_line(text: str, told: str) -> None:
     with pytest.raises(NoObject, match=told):
-        found(text)
+        find_object(text)
 
 
 def test_a_hostile_text_is_read_in_seconds() -> None:
     began = time.monotonic()
     for text in ("{" * LONGEST, '{"a":' * 30_000, '{"' * 90_000, "{" + "," * 190_000, '{"a": "' + "\\" * 190_000):
         with pytest.raises(NoObject):
-            found(text)
+            find_object(text)
     assert time.monotonic() - began < 60
 
 
@@ -80,7 +80,7 @@ PIECES = st.sampled_from(["{", "}", "[", "]", ",", ":", '"', "\\", "```", "</thi
 @given(st.lists(PIECES | st.text(max_size=10), max_size=15).map("".join))
 def test_any_text_is_an_object_or_a_line_about_it(text: str) -> None:
     try:
-        assert isinstance(found(text), dict)
+        assert isinstance(find_object(text), dict)
     except NoObject as e:
         assert str(e).isprintable() and len(str(e)) < 100
 
@@ -91,4 +91,4 @@ VALUES = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lam
 @settings(max_examples=100, deadline=None)
 @given(st.dictionaries(st.text(), VALUES, max_size=5), st.text(alphabet="abc \n.,"), st.text(alphabet="abc \n.,"))
 def test_what_was_written_as_json_is_read_back_from_chatter(value: dict[str, object], before: str, behind: str) -> None:
-    assert found(before + json.dumps(value) + behind) == value
+    assert find_object(before + json.dumps(value) + behind) == value
