@@ -37,8 +37,8 @@ def handle(values: Array, kind: Any) -> Any:
 def _binary(_builder: Any, lhs: Any, rhs: Any, op: Any) -> Any:
     kind = lhs.dtype.scalar
     if isinstance(kind, tl.pointer_type):
-        found = op(lhs.data, rhs.data)
-        return TensorHandle(found, tl.int1 if found.dtype == np.bool_ else kind)
+        result = op(lhs.data, rhs.data)
+        return TensorHandle(result, tl.int1 if result.dtype == np.bool_ else kind)
     a, b = value(lhs), value(rhs)
     with np.errstate(all="ignore"):
         if op in (np.add, np.subtract, np.multiply) and a.dtype == b.dtype == np.bool_:
@@ -47,15 +47,15 @@ def _binary(_builder: Any, lhs: Any, rhs: Any, op: Any) -> Any:
 
 
 def _cast(_builder: Any, src: Any, to: Any, toward_zero: bool = False) -> Any:
-    kind, given = to.scalar, value(src)
+    kind, numbers = to.scalar, value(src)
     if floats.narrow(kind):
-        return TensorHandle(floats.bits(given, kind, toward_zero), kind)
-    if np.issubdtype(given.dtype, np.floating) and kind.is_int():
-        return TensorHandle(_integers(given, _dtype(kind)), kind)
+        return TensorHandle(floats.bits(numbers, kind, toward_zero), kind)
+    if np.issubdtype(numbers.dtype, np.floating) and kind.is_int():
+        return TensorHandle(_integers(numbers, _dtype(kind)), kind)
     if toward_zero and kind.is_fp16():
-        given = floats.quantized(given, floats.FP16, True)
+        numbers = floats.quantized(numbers, floats.FP16, True)
     with np.errstate(all="ignore"):
-        return TensorHandle(given.astype(_dtype(kind)), kind)
+        return TensorHandle(numbers.astype(_dtype(kind)), kind)
 
 
 def _integers(values: Array, dtype: Any) -> Array:
@@ -112,7 +112,7 @@ def _high_product(_builder: Any, lhs: Any, rhs: Any) -> Any:
 
 
 def _constant(kind: Any) -> Callable[..., Any]:
-    return lambda _builder, given: handle(np.array([given], dtype=np.float64), kind)
+    return lambda _builder, number: handle(np.array([number], dtype=np.float64), kind)
 
 
 def _ones(_builder: Any, to: Any) -> Any:

@@ -65,15 +65,17 @@ class Blocks:
             kwargs = {k: v for k, v in kwargs.items() if k in accepted.args or k in accepted.kwonlyargs}
             for hook in executor.pre_run_hooks:
                 hook(*args, **kwargs)
-            given = inspect.getcallargs(fn, *args, **kwargs)
-            grid = _grid(executor.grid(given) if callable(executor.grid) else executor.grid)
+            arguments = inspect.getcallargs(fn, *args, **kwargs)
+            grid = _grid(executor.grid(arguments) if callable(executor.grid) else executor.grid)
             if 0 in grid:
                 return
-            for name, value in given.items():
+            for name, value in arguments.items():
                 _tell(know, name, value)
             scope = interpreter._patch_lang(fn)
             try:
-                plain = {n: v if n in executor.constexprs else interpreter._implicit_cvt(v) for n, v in given.items()}
+                plain = {
+                    n: v if n in executor.constexprs else interpreter._implicit_cvt(v) for n, v in arguments.items()
+                }
                 blocks.ran.add(fn.__name__)
                 blocks._launch = _Launch(blocks, fn, plain, grid)
                 with torch._C.DisableTorchFunction():  # what computes a kernel's operations is no work of the launcher
@@ -91,13 +93,13 @@ class Blocks:
 
         interpreter.InterpretedFunction.run = run
 
-    def read(self, how: str, pointers: Any, found: Any) -> None:
+    def read(self, how: str, pointers: Any, values: Any) -> None:
         """A block has asked memory, and changed nothing by it."""
         self.touched = time.monotonic()
-        if self._launch is None or not found.size:
+        if self._launch is None or not values.size:
             return
-        large = found.size > FEW
-        self._launch.asked((how, pointers.flat[0], pointers.flat[-1], b"" if large else found.tobytes()))
+        large = values.size > FEW
+        self._launch.asked((how, pointers.flat[0], pointers.flat[-1], b"" if large else values.tobytes()))
 
     def changed(self) -> None:
         """A block has written."""
@@ -106,9 +108,9 @@ class Blocks:
             self._launch.changed()
 
 
-def _grid(given: Any) -> tuple[int, int, int]:
+def _grid(grid: Any) -> tuple[int, int, int]:
     """As Triton's launcher takes it: any sequence of up to three."""
-    sizes = [int(g) for g in (given if isinstance(given, list | tuple) else (given,))]
+    sizes = [int(g) for g in (grid if isinstance(grid, list | tuple) else (grid,))]
     assert len(sizes) <= 3, "grid must have at most 3 dimensions"
     x, y, z = (*sizes, 1, 1, 1)[:3]
     return x, y, z

@@ -18,8 +18,8 @@ SHORTEST = 0.01  # seconds that a run gets in any case
 class Overtime(Exception):
     """A run was ended for its time. `endless`: not for being slow."""
 
-    def __init__(self, said: str, endless: bool) -> None:
-        super().__init__(said)
+    def __init__(self, message: str, endless: bool) -> None:
+        super().__init__(message)
         self.endless = endless
 
 
@@ -48,5 +48,5 @@ def _overtime(seconds: float, blocks: Blocks) -> Overtime:
         return Overtime(f"kernel() itself did not end in {seconds:.0f} s", endless=True)
     endless = time.monotonic() - blocks.touched > SILENT
     about = f"{blocks.place} computes for over {SILENT:.0f} s without an end"
-    said = about if endless else f"it had come to {blocks.place}"
-    return Overtime(f"did not end in {seconds:.0f} s: {said}", endless)
+    progress = about if endless else f"it had come to {blocks.place}"
+    return Overtime(f"did not end in {seconds:.0f} s: {progress}", endless)

@@ -35,14 +35,14 @@ def entry(error: BaseException, candidate: Path) -> dict[str, Any]:
     root = next((e for e in chain if isinstance(e, KernelFault)), chain[-1])
     lines = [f.lineno for e in reversed(chain) for f in _frames(e) if f.filename == str(candidate)]
     inner = [f.lineno for f in _frames(root) if f.filename == str(candidate)] or lines
-    found = {"error": str(root)[:2000], "line": inner[-1] if inner else None, "unsupported": False}
+    fields = {"error": str(root)[:2000], "line": inner[-1] if inner else None, "unsupported": False}
     if late := next((e for e in chain if isinstance(e, Overtime)), None):
-        return found | {"error": str(late), "unsupported": not late.endless, "endless": late.endless}
+        return fields | {"error": str(late), "unsupported": not late.endless, "endless": late.endless}
     if isinstance(root, KernelFault):
-        return found | {"verdict": root.verdict}
+        return fields | {"verdict": root.verdict}
     if isinstance(root, NotImplementedError) and "interpreter mode" in str(root):
-        return found | {"unsupported": True}
-    return found | {"error": f"{type(root).__name__}: {root}"[:2000], "unsupported": unsupported(root)}
+        return fields | {"unsupported": True}
+    return fields | {"error": f"{type(root).__name__}: {root}"[:2000], "unsupported": unsupported(root)}
 
 
 def unsupported(error: BaseException) -> bool:

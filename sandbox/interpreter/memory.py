@@ -119,9 +119,9 @@ class Memory:
             dtype = interpreter._get_np_dtype(kind)
             memory.reach(ptrs.data, mask, dtype.itemsize, "reads")
             other = memory.other(ptrs.data.shape, mask, kind) if other is None else other
-            found = native.load(ptrs.data, mask, np.broadcast_to(other.data, ptrs.data.shape), dtype)
-            memory.blocks.read("load", ptrs.data, found)
-            return TensorHandle(found, kind)
+            values = native.load(ptrs.data, mask, np.broadcast_to(other.data, ptrs.data.shape), dtype)
+            memory.blocks.read("load", ptrs.data, values)
+            return TensorHandle(values, kind)
 
         def store(_builder: Any, ptrs: Any, value: Any, mask: Any, *_how: Any, **_more: Any) -> None:
             mask = _mask(ptrs, mask)

@@ -14,11 +14,11 @@ def install() -> None:
     """Before a candidate is imported."""
     convert = interpreter._implicit_cvt
 
-    def converted(given: Any) -> Any:
-        if isinstance(given, bool):
-            return tl.tensor(interpreter.TensorHandle(np.array([given]), tl.int1), tl.int1)
-        if isinstance(given, float):
-            return tl.tensor(interpreter.TensorHandle(np.array([given], dtype=np.float32), tl.float32), tl.float32)
-        return convert(given)
+    def converted(value: Any) -> Any:
+        if isinstance(value, bool):
+            return tl.tensor(interpreter.TensorHandle(np.array([value]), tl.int1), tl.int1)
+        if isinstance(value, float):
+            return tl.tensor(interpreter.TensorHandle(np.array([value], dtype=np.float32), tl.float32), tl.float32)
+        return convert(value)
 
     interpreter._implicit_cvt = converted

@@ -29,12 +29,12 @@ class Schedule:
     began: float = field(default_factory=time.monotonic)
     listed: dict[str, Sequence[str]] = field(default_factory=dict)  # case -> its configurations, once it ran
     tried: dict[str, set[int]] = field(default_factory=dict)  # case -> indices
-    _known: set[str] = field(default_factory=set)  # configurations that some case tried
+    _tried_anywhere: set[str] = field(default_factory=set)  # configurations that some case tried
 
     @classmethod
     def of(cls, request: Mapping[str, Any]) -> "Schedule":
-        told = {n: request[n] for n in ("late", "begin_by", "plain", "more_until", "seed") if n in request}
-        return cls({n: request["configs"][n] for n in request["cases"]}, **told)
+        options = {n: request[n] for n in ("late", "begin_by", "plain", "more_until", "seed") if n in request}
+        return cls({n: request["configs"][n] for n in request["cases"]}, **options)
 
     @property
     def seconds(self) -> float:
@@ -45,7 +45,7 @@ class Schedule:
         self.listed.setdefault(case, listed)
         self.tried.setdefault(case, set()).add(index)
         if tells:
-            self._known.update(listed[index : index + 1])
+            self._tried_anywhere.update(listed[index : index + 1])
 
     def jobs(self) -> Iterator[tuple[str, int]]:
         """(case, index of a configuration), in turn; `ran` is to be told between them."""
@@ -61,7 +61,7 @@ class Schedule:
     def _next(self, case: str) -> int | None:
         """The first that no case tried, or else that this one did not."""
         left = self._left(case)
-        return next((i for i in left if self.listed[case][i] not in self._known), left[0] if left else None)
+        return next((i for i in left if self.listed[case][i] not in self._tried_anywhere), left[0] if left else None)
 
     def _left(self, case: str) -> list[int]:
         return [i for i in range(len(self.listed[case])) if i not in self.tried[case]]
@@ -74,7 +74,7 @@ class Schedule:
             drawn.shuffle(queue)
         while any(queues.values()):
             for case, queue in queues.items():
-                while new and queue and self.listed[case][queue[-1]] in self._known:
+                while new and queue and self.listed[case][queue[-1]] in self._tried_anywhere:
                     queue.pop()
                 if queue and self.seconds < until:
                     yield case, queue.pop()

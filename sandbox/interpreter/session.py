@@ -140,17 +140,17 @@ class Session:
 
     def _entry(self, case: str, label: str) -> tuple[dict[str, Any], bool]:
         began = time.monotonic()
-        place, given, outs = self._run(case)
+        place, inputs, outs = self._run(case)
         taken = time.monotonic() - began
         saved = tensors.save({str(i): o.contiguous() for i, o in enumerate(outs)}, self.folder / "out", label)
-        changed = tensors.changed(given, self.request["cases"][case], self.folder / "in")
+        changed = tensors.changed(inputs, self.request["cases"][case], self.folder / "in")
         line = self.memory.undefined
         if line and taken < AGAIN:
             unsupported.noted()  # of numbers that nobody may rely on: what is noted of other ones counts
             if not tensors.same(outs, self._run(case, ones=True)[2]):
                 return {"error": UNDEFINED, "line": line, "unsupported": False, "verdict": "wrong"}, False
-        kept = {o.untyped_storage().data_ptr() for o in outs}
-        in_place = [n for n in changed if _storage(given[n]) in kept]
+        out_storages = {o.untyped_storage().data_ptr() for o in outs}
+        in_place = [n for n in changed if _storage(inputs[n]) in out_storages]
         entry = {"outputs": saved, "changed": changed, "in_place": in_place, "stray": place.stray()}
         return entry, any(o.numel() for o in outs)
 
@@ -162,10 +162,10 @@ class Session:
         torch.manual_seed(0)
         place = cuda_as_cpu.OnCpu(self.memory.know)
         described = self.request["cases"][case]
-        given = tensors.load(described, self.folder / "in", storage=place.storage)
+        inputs = tensors.load(described, self.folder / "in", storage=place.storage)
         with place:
-            out = self.kernel(**given)
-        return place, given, list(out) if isinstance(out, list | tuple) else [out]
+            out = self.kernel(**inputs)
+        return place, inputs, list(out) if isinstance(out, list | tuple) else [out]
 
 
 def _storage(value: Any) -> int:
@@ -175,5 +175,7 @@ def _storage(value: Any) -> int:
 def _listed(lists: dict[str, list[str]]) -> list[str]:
     """What the configurations of a run are called, by index: with several autotuned kernels each moves on in its own
     list, and stays at its end."""
-    most = max((len(labels) for labels in lists.values()), default=1)
-    return ["; ".join(own[min(i, len(own) - 1)] for own in lists.values()) or "as written" for i in range(most)]
+    most = max((len(names) for names in lists.values()), default=1)
+    return [
+        "; ".join(labels[min(i, len(labels) - 1)] for labels in lists.values()) or "as written" for i in range(most)
+    ]

@@ -85,10 +85,10 @@ def _restore(v: dict[str, Any], storages: list[Any], most: int) -> Any:
         return [_restore(x, storages, most) for x in v["list"]]
     if "plain" in v:
         return v["plain"]
-    given = decode.tensor(v)
-    decode.need(given.storage < len(storages), "a tensor of a storage that is not there")
+    tensor = decode.tensor(v)
+    decode.need(tensor.storage < len(storages), "a tensor of a storage that is not there")
     # torch would make the storage larger
-    decode.need(decode.last_byte(given) <= storages[given.storage].nbytes(), "a view beyond its storage")
-    decode.need(math.prod(given.size) * schema.ITEMSIZE[given.dtype] <= most, "a view that repeats its storage")
-    t = torch.empty(0, dtype=getattr(torch, given.dtype))
-    return t.set_(storages[given.storage], given.offset, given.size, given.stride)
+    decode.need(decode.last_byte(tensor) <= storages[tensor.storage].nbytes(), "a view beyond its storage")
+    decode.need(math.prod(tensor.size) * schema.ITEMSIZE[tensor.dtype] <= most, "a view that repeats its storage")
+    t = torch.empty(0, dtype=getattr(torch, tensor.dtype))
+    return t.set_(storages[tensor.storage], tensor.offset, tensor.size, tensor.stride)

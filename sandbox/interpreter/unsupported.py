@@ -14,8 +14,8 @@ class Lacking(NotImplementedError):
 class KernelFault(Exception):
     """What the interpreter saw a kernel do wrong: its verdict ("wrong" or "deadlock") and one line."""
 
-    def __init__(self, verdict: str, said: str) -> None:
-        super().__init__(said)
+    def __init__(self, verdict: str, message: str) -> None:
+        super().__init__(message)
         self.verdict = verdict
 
 
@@ -29,6 +29,6 @@ def otherwise(what: str) -> None:
 
 def noted() -> list[str]:
     """What was noted since the last call, sorted."""
-    found = sorted(_otherwise)
+    notes = sorted(_otherwise)
     _otherwise.clear()
-    return found
+    return notes
