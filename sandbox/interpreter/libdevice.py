@@ -1,8 +1,8 @@
 """Functions of CUDA's libdevice for Triton's interpreter, which has none: computed by numpy and torch on the CPU.
 
-They differ from the GPU's by a few ulp, and fast ones (`fast_expf`) are as exact as the others; subnormal numbers are
-kept. A function that stands nowhere here raises, as inline assembly does. Relies on Triton's own table of names and
-types, so that a call with types that would not compile fails here, too.
+They differ from the GPU's by a few ulp; fast ones (`fast_expf`) are as exact as the others; subnormal numbers stay. A
+function that is not listed here raises Lacking. Relies on Triton's own table of names and types, so that a call with
+types that would not compile fails here too.
 """
 
 from collections.abc import Callable
@@ -73,7 +73,7 @@ EXACT: dict[str, Callable[..., Array]] = {  # whole symbols: to the nearest, tie
 
 
 def install() -> None:
-    """Puts the functions where kernels find them. Before a candidate is imported."""
+    """Install the functions in Triton's modules. Call it before a candidate is imported."""
     from triton.language.extra import libdevice
     from triton.language.extra.cuda import libdevice as typed
     from triton.runtime import interpreter
@@ -86,7 +86,7 @@ def install() -> None:
 
 
 def _called(name: str, typed: Any, semantic: Any) -> Callable[..., Any]:
-    """What a kernel calls: the typed function, which ends in `_elementwise`."""
+    """Return the function that a kernel calls: Triton's typed one, which ends in `_elementwise`."""
 
     def call(*args: Any, _semantic: Any = None, **kwargs: Any) -> Any:
         if typed is None:
@@ -97,7 +97,7 @@ def _called(name: str, typed: Any, semantic: Any) -> Callable[..., Any]:
 
 
 def function(symbol: str) -> Callable[..., Array]:
-    """What computes a function of libdevice. Raises Lacking for one that nothing does."""
+    """Return what computes a function of libdevice. Raises Lacking for an unknown one."""
     name = symbol.removeprefix("__nv_").removeprefix("fast_")
     result = EXACT.get(symbol) or FLOATS.get(name) or FLOATS.get(name.removesuffix("f"))
     if result is None:

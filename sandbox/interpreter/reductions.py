@@ -1,8 +1,8 @@
-"""Reductions, scans and histograms of Triton's interpreter as the compiled code makes them.
+"""Reductions, scans and histograms of Triton's interpreter, computed as in compiled code.
 
-Maxima drop NaN; a maximum's index is found pair by pair, with the rule that the compiled code has for NaN and ties; a
-sum of 16-bit floats is rounded at each step of a tree. Any other function is applied element after element, as
-Triton's interpreter does it, which is slow. The tree is the compiled one but for its order.
+Maxima drop NaN; a maximum's index is found pair by pair, with the compiled rule for NaN and ties; a sum of 16-bit
+floats is rounded at each step of a tree. Other functions are applied element by element by Triton's interpreter, which
+is slow. The tree differs from the compiled one only in its order.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ Combine = Callable[[list[Array], list[Array]], list[Array]]
 
 
 def _tree(parts: list[Array], axis: int, combine: Combine) -> list[Array]:
-    """Halves combined with one another along an axis, until one element is left, which stays."""
+    """Combine halves along an axis until one element is left; the axis stays."""
     while (n := parts[0].shape[axis]) > 1:
         low, high = ([np.take(p, r, axis) for p in parts] for r in (range(n // 2), range(n // 2, n)))
         parts = combine(low, high)
@@ -30,7 +30,7 @@ def _tree(parts: list[Array], axis: int, combine: Combine) -> list[Array]:
 
 
 def _best(better: Any, leftmost: bool) -> Combine:
-    """Of values with their indices: the first if it is better, or as good and further left; else the second."""
+    """Return a function of two (values, indices): the first if better, or equal and further left; else the second."""
 
     def combine(one: list[Array], two: list[Array]) -> list[Array]:
         first = better(one[0], two[0])
@@ -51,7 +51,7 @@ _EXTREME = {standard._elementwise_max: np.fmax, standard._elementwise_min: np.fm
 
 
 def _reduced(ops: Any, inputs: tuple[Any, ...]) -> Any:
-    """What `ReduceOps.apply_impl` gives: tensors without the axis, or with it as one element."""
+    """Reduce as `ReduceOps.apply_impl`: return tensors without the axis, or with it as one element."""
     ops.axis = _axis(ops, inputs)
     kind = inputs[0].dtype
     best = _BEST.get(ops.combine_fn) if len(inputs) == 2 else None
@@ -74,13 +74,13 @@ def _reduced(ops: Any, inputs: tuple[Any, ...]) -> Any:
 
 
 def _axis(ops: Any, inputs: tuple[Any, ...]) -> int | None:
-    """Counted from the first; Triton's loops over elements misread one that is counted from the last."""
+    """Return a nonnegative axis: Triton's loops over elements misread a negative one."""
     axis = getattr(ops.axis, "value", ops.axis)
     return None if axis is None else int(axis) % inputs[0].handle.data.ndim
 
 
 def _rounded(values: Array, kind: Any) -> Array:
-    """Sums as numbers of the type: numpy rounds fp16 itself."""
+    """Round sums to the type; numpy already rounds fp16."""
     return floats.numbers(floats.bits(values, kind), kind) if floats.narrow(kind) else values
 
 
@@ -98,7 +98,7 @@ def _tensor(values: Array, kind: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _scanned(ops: Any, inputs: tuple[Any, ...]) -> Any:
-    """What `ScanOps.apply_impl` gives."""
+    """Scan as `ScanOps.apply_impl`."""
     ops.axis = _axis(ops, inputs)
     turned = [_turned(ops, g) for g in inputs]
     ufuncs: dict[Any, Any] = {standard._sum_combine: np.cumsum, standard._prod_combine: np.cumprod}
@@ -119,7 +119,7 @@ def _turned(ops: Any, t: Any) -> Any:
 
 
 def _histogram(_builder: Any, data: Any, bins: int, mask: Any) -> Any:
-    """Values outside of the bins are in none."""
+    """Count the values in each bin; others are dropped."""
     inside = (data.data < bins) & (data.data >= 0)
     if mask is not None:
         inside &= mask.data
@@ -127,7 +127,7 @@ def _histogram(_builder: Any, data: Any, bins: int, mask: Any) -> Any:
 
 
 def install() -> None:
-    """Replaces Triton's. Before a candidate is imported."""
+    """Replace Triton's reductions. Call it before a candidate is imported."""
     interpreter.ReduceOps.apply_impl = _reduced
     interpreter.ScanOps.apply_impl = _scanned
     InterpreterBuilder.create_histogram = _histogram

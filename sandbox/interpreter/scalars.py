@@ -1,4 +1,4 @@
-"""Plain numbers as arguments of kernels, as a compiled kernel gets them.
+"""Plain numbers as arguments of kernels, converted as for compiled kernels.
 
 A float becomes a tensor of fp32 (Triton's interpreter leaves it a float), a bool one of one bit (it makes one of 32).
 """
@@ -11,7 +11,7 @@ from triton.runtime import interpreter
 
 
 def install() -> None:
-    """Before a candidate is imported."""
+    """Replace Triton's conversion. Call it before a candidate is imported."""
     convert = interpreter._implicit_cvt
 
     def converted(value: Any) -> Any:
