@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from pgo_agent.agent.llm.models.types import whole
-from pgo_agent.agent.proposal.llm import ask
+from pgo_agent.agent.proposal.llm import propose_fresh
 from pgo_agent.sandbox.gate.reason import plain
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 
@@ -25,7 +25,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def generation(run: Asked, n: int) -> None:
     """What the model proposes becomes a generation, or else something of nobody's; all of it is only slow."""
-    candidates = list(ask(run.ctx)) or [proposed("s", f"other{n}")]
+    candidates = list(propose_fresh(run.ctx)) or [proposed("s", f"other{n}")]
     run.ctx.store.add_generation(run.ctx.run.id, n, "shipped", candidates)
     for c in run.ctx.store.candidates(run.ctx.run.id, n):
         run.ctx.store.set_verdict(run.ctx.run.id, c.id, Judgement(Verdict.SLOWER, "time", plain("0.9x")), None, 1.0)
