@@ -30,7 +30,7 @@ def test_sanitized_builds_of_two_candidates_compile_side_by_side_and_each_once(m
     assert sorted(made) == ["x", "y"]
 
 
-def test_another_configuration_is_another_twin(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_configuration_is_another_build(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         variants, "sanitized", lambda _builder, bundle, labels: VariantBuild(bundle + labels["CASES/one"], "")
     )

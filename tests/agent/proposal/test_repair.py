@@ -208,7 +208,9 @@ def test_prose_and_refusals_get_no_message(folder: Path) -> None:
 def test_a_killed_run_asks_nothing_again_and_comes_to_the_same(folder: Path) -> None:
     script = [edit("    no such line", LINE), edit("nor", "this"), f"So.\n{edit(LINE, SWAPPED)}"]
     with asking(folder, script) as run:
-        first = [(p.source, p.parent) for p in agent_asking.propose_fresh(run.ctx)]  # proposed, and killed before it is recorded
+        first = [
+            (p.source, p.parent) for p in agent_asking.propose_fresh(run.ctx)
+        ]  # proposed, and killed before it is recorded
         assert len(run.prompts) == 3 and len(run.ctx.store.remarks(run.ctx.run.id)) == 2
         again = [(p.source, p.parent) for p in agent_asking.propose_fresh(run.ctx)]
         assert again == first and len(run.prompts) == 3
