@@ -122,7 +122,7 @@ def _ones(_builder: Any, to: Any) -> Any:
     return TensorHandle(np.full(1, -1, dtype=f"i{dtype.itemsize}").view(dtype), to.scalar)
 
 
-def _not_printed(*_given: Any) -> None:
+def _not_printed(*_args: Any) -> None:
     """Ignore what a kernel prints."""
 
 
@@ -136,7 +136,7 @@ def _absent(_builder: Any, name: str) -> Any:
 
 
 def _lacking(what: str) -> Callable[..., Any]:
-    def lack(*_given: Any, **_named: Any) -> Any:
+    def lack(*_args: Any, **_kwargs: Any) -> Any:
         raise Lacking(what)
 
     return lack

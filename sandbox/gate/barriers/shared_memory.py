@@ -20,7 +20,7 @@ from pgo_agent.sandbox.gate.barriers.barrier import Clock, Mark
 from pgo_agent.sandbox.gate.barriers.finding import Finding
 from pgo_agent.sandbox.gate.barriers.program import Access, Commit, Copy, Drain, Fence, Free, Program, Queue, Use
 
-GIVEN_BACK = "dealloc"  # name of an allocation's end among the uses of its slots
+FREED = "dealloc"  # name of an allocation's end among the uses of its slots
 
 
 @dataclass
@@ -89,7 +89,7 @@ class Memory:
             self.unfenced = {slot: u for slot, u in self.unfenced.items() if not u.ended(clock)}
         elif isinstance(step, Free):
             for slot in [s for s in self.slots if s.partition("[")[0] == step.name]:
-                self.begin(InUse(mark, slot, True, GIVEN_BACK, None, end=mark), clock)
+                self.begin(InUse(mark, slot, True, FREED, None, end=mark), clock)
                 del self.slots[slot]
                 self.unfenced.pop(slot, None)
         else:

@@ -138,7 +138,7 @@ class Machine:
             self.init(step, mark, clock)
         elif isinstance(step, Use):
             if isinstance(step, Free):
-                self.given_back(step, mark)
+                self.check_free(step, mark)
             self.memory.use(step, mark, clock)
         else:
             barrier = self.live(step.barrier, mark, clock)
@@ -171,7 +171,7 @@ class Machine:
         self.lives += 1
         self.barriers[step.barrier] = Barrier(step.barrier, f"{step.barrier}#{self.lives}", step.count, mark)
 
-    def given_back(self, step: Free, mark: Mark) -> None:
+    def check_free(self, step: Free, mark: Mark) -> None:
         for name in self.barriers:
             if name.partition("[")[0] == step.name and name not in self.dead:
                 raise Broken(messages.not_invalidated(name, mark))

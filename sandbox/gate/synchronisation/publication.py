@@ -39,7 +39,7 @@ class Guard:
 
 def rule(module: Module, values: Flow, storages: Mapping[int, int]) -> list[Finding]:
     """Return what breaks the rule in one kernel; `storages`: argument -> storage in a launch."""
-    return list(dict.fromkeys(_Kernel(module, values, storages).found()))
+    return list(dict.fromkeys(_Kernel(module, values, storages).findings()))
 
 
 class _Kernel:
@@ -47,7 +47,7 @@ class _Kernel:
         self.module, self.values, self.storages = module, values, storages
         self.touches = list(values.touches())
 
-    def found(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[Finding]:
         for guard in self.guards():
             loads = [t for t in self.touches if self.guarded(t, guard)]
             for store in self.touches:

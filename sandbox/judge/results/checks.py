@@ -39,7 +39,7 @@ OFTEN = 2.0
 STEP_SECONDS = 10.0  # deadline of a step's work besides its launches
 LAUNCH_SECONDS = 4.0  # deadline of a case's launches, which take milliseconds: the cost of a hang
 REFERENCE_SECONDS = 180.0
-KEPT = 4 << 30  # bytes of outputs that are kept on the GPU to be compared together
+BATCH_BYTES = 4 << 30  # bytes of outputs that are kept on the GPU to be compared together
 # Fillings of the buffers and of the guard zones before a launch. NaN shows in every result that uses it, zeros are what
 # new memory mostly holds, and random bytes cannot be predicted.
 FILLS: tuple[tuple[Callable[[], Fill], Callable[[], Fill]], ...] = (
@@ -166,7 +166,7 @@ def _batches(bench: TargetSession, bundle: Bundle, case: str, labels: Sequence[s
     for label in labels:
         outputs = sum(math.prod(t.size) * ITEMSIZE[t.dtype] for t in bundle.plans[case][label].out)
         size += outputs * (1 if bench.deterministic else len(FILLS))
-        if batch and size > KEPT:
+        if batch and size > BATCH_BYTES:
             yield batch
             batch, size = [], outputs
         batch.append(label)

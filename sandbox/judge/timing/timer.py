@@ -37,7 +37,7 @@ class BufferSet:
 
     launch: Callable[[], object]  # enqueues
     replay: Replay | None = None  # refilled before each launch; checked and refilled after it
-    given: int = 0  # checksum of its inputs, in host memory
+    inputs_checksum: int = 0  # checksum of its inputs, in host memory
 
     def wipe(self) -> None:
         """Refill the buffers: a later launch must not find results there."""
@@ -67,12 +67,12 @@ class TimedSide:
         else:
             self.drawn.append(drawn(place.replay.outputs))
         if around:
-            self.changed.append(checksum(place.replay.given) != place.given)
+            self.changed.append(checksum(place.replay.given) != place.inputs_checksum)
             self.strays.append(place.replay.strays())
 
     def look_around(self) -> None:
         """Enqueue a check of inputs and guard zones at every place."""
-        for replay, inputs_checksum in ((p.replay, p.given) for p in self.places if p.replay is not None):
+        for replay, inputs_checksum in ((p.replay, p.inputs_checksum) for p in self.places if p.replay is not None):
             self.changed.append(checksum(replay.given) != inputs_checksum)
             self.strays.append(replay.strays())
 

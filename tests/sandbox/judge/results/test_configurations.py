@@ -39,7 +39,7 @@ def test_what_is_never_timed_needs_none_but_that_of_the_least_case() -> None:
 def test_configurations_are_compared_together_and_the_first_wrong_one_ends_it(
     kept: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checks, "KEPT", kept)
+    monkeypatch.setattr(checks, "BATCH_BYTES", kept)
     prepared = bench()
     tried = bundle(small={"a": "a sum", "b": "a sum of numbers up to 2", "c": "nothing", "d": "a sum"})
     found = checks.check_labels(prepared, tried, "CASES/small", ["a", "b", "c", "d"], "numerics")
