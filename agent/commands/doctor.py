@@ -7,7 +7,7 @@ import shutil
 from dataclasses import asdict, dataclass
 
 from pgo_agent.agent.exit_codes import Exit
-from pgo_agent.agent.llm.models import EMBEDDED, prices, roles
+from pgo_agent.agent.llm.models import EMBEDDED, model_by_role, prices
 from pgo_agent.agent.llm.models.openai_server import ServerModel
 from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.compiler import ptxas
@@ -90,7 +90,7 @@ def _model() -> Finding:
         server = ServerModel("any")
     except UsageFault as e:
         return Finding("model", False, f"`--model NAME`: {e.message}; {e.hint}. relay: and replay: need none")
-    named = [f"{role} {name}" for role, name in roles.roles([]).items() if name != EMBEDDED]
+    named = [f"{role} {name}" for role, name in model_by_role.roles([]).items() if name != EMBEDDED]
     text = ", ".join(named) or "none unless --model names one"
     return Finding("model", True, f"`--model NAME` asks {server.url}; by the environment: {text}")
 

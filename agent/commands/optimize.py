@@ -14,7 +14,7 @@ from pathlib import Path
 from pgo_agent.agent import version
 from pgo_agent.agent.evaluation import interpreter
 from pgo_agent.agent.exit_codes import Exit, check_code
-from pgo_agent.agent.llm.models import roles
+from pgo_agent.agent.llm.models import model_by_role
 from pgo_agent.agent.llm.models.types import OPTIMIZER, Suspended
 from pgo_agent.agent.run import judge_choice
 from pgo_agent.agent.run.context import Context, Emit
@@ -54,7 +54,7 @@ def start(file: Path, asked: RunSettings, store: Store, emit: Emit, given: Seque
     triton = triton_version(asked.python)  # fails early when the interpreter lacks it
     judge, device = judge_choice.choose(asked)
     settings = _resolved(asked, judge)
-    facts = RunFacts(triton, version.ours(), roles.roles(asked.models), given=tuple(given))
+    facts = RunFacts(triton, version.ours(), model_by_role.roles(asked.models), given=tuple(given))
     run = f"{subject.name}-{secrets.token_hex(3)}"
     models, facts = open_models(Opening(run, subject.digest, store, emit), settings, facts)  # fails before a run exists
     if OPTIMIZER in models:
@@ -112,7 +112,7 @@ def _refuse_ended(run: Run) -> None:
 
 
 def _go(
-    run: Run, subject: Target, device: Device, judge: Judge | None, models: roles.Cast, store: Store, emit: Emit
+    run: Run, subject: Target, device: Device, judge: Judge | None, models: model_by_role.Cast, store: Store, emit: Emit
 ) -> Exit:
     """Run the loop to its end, or as far as it gets."""
     triton_version(run.settings.python)  # fails early when the interpreter lacks it
@@ -135,7 +135,7 @@ def _context(
     subject: Target,
     device: Device,
     judge: Judge | None,
-    models: roles.Cast,
+    models: model_by_role.Cast,
     store: Store,
     emit: Emit,
     chosen: Box,

@@ -3,7 +3,7 @@ list, and the best of its own launch grid.
 
 On a GPU every configuration is checked against the reference and timed. Without one, a configuration shows the
 recording of its very code if there is one, else an estimate; neither is ever called a measurement of this run. Relies
-on `baseline_builds.py` for the builds and on `sweep.py` for the timing; the data is `record/baseline.py`'s.
+on `baseline_builds.py` for the builds and on `baseline_sweep.py` for the timing; the data is `record/baseline.py`'s.
 """
 
 import statistics
@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pgo_agent.agent.evaluation import baseline_builds, interpreter, sweep
+from pgo_agent.agent.evaluation import baseline_builds, baseline_sweep, interpreter
+from pgo_agent.agent.evaluation.baseline_sweep import Entry
 from pgo_agent.agent.evaluation.known_time import known_time
-from pgo_agent.agent.evaluation.sweep import Entry
 from pgo_agent.agent.moves import launch_config
 from pgo_agent.agent.moves.launch_sites import Config
-from pgo_agent.agent.run import own_list
+from pgo_agent.agent.run import shipped_configurations
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record.baseline import Baseline, BaselinePoint, Best, TimeSource, Work
 from pgo_agent.sandbox import json_codec
@@ -48,12 +48,12 @@ def establish(ctx: Context) -> Baseline:
     points = _unique([p for built, written in builds for p in _points(ctx, built, works, written)])
     own_plans = {p.plan_id for p in points if p.bundle == shipped.bundle}
     points = _measured(ctx, points, _points(ctx, held_out, works, None), own_plans)
-    cases, unfit = tuple(shipped.choices), own_list.unfit(points, own_plans, shipped.failures)
+    cases, unfit = tuple(shipped.choices), shipped_configurations.unfit(points, own_plans, shipped.failures)
     if unfit:
-        ctx.emit("note", text=own_list.note(unfit))
-    best, picked = _best(points, cases, own_plans), own_list.autotuned(points, cases, own_plans)
+        ctx.emit("note", text=shipped_configurations.note(unfit))
+    best, picked = _best(points, cases, own_plans), shipped_configurations.autotuned(points, cases, own_plans)
     if not ctx.settings.drop_wrong:
-        own_list.ask(ctx.target.path, picked, best)
+        shipped_configurations.ask(ctx.target.path, picked, best)
     baseline = Baseline(
         cases=cases,
         held_out=hidden,
@@ -137,7 +137,7 @@ def _measured(
         return points
     ctx.emit("phase", phase="baseline", doing=f"measuring {len(points)} configurations")
     entries = [Entry(p.bundle, p.case, p.choice, p.plan_id in own_plans) for p in (*points, *held_out)]
-    by_entry = sweep.sweep(ctx, ctx.gpu, entries)
+    by_entry = baseline_sweep.sweep(ctx, ctx.gpu, entries)
     measured = [
         replace(
             p,
@@ -158,8 +158,8 @@ def _measured(
             shown = case.split("/", 1)[1]
             raise TargetFault(
                 f"{ctx.target.path}: the kernel as it stands is wrong on {shown}: {listed[0].problem}",
-                f"{own_list.advice(listed[:1])}mend kernel() or reference(); nothing can be optimized against a wrong "
-                "baseline",
+                f"{shipped_configurations.advice(listed[:1])}mend kernel() or reference(); "
+                "nothing can be optimized against a wrong baseline",
             )
     return measured[: len(points)]
 

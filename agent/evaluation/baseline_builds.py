@@ -6,7 +6,7 @@ Reports what is wrong with a file that does not build as it stands. It measures 
 import re
 from collections.abc import Iterable
 
-from pgo_agent.agent.moves import space
+from pgo_agent.agent.moves import launch_space
 from pgo_agent.agent.moves.launch_sites import Config
 from pgo_agent.agent.run.context import Context
 from pgo_agent.sandbox.build.result import Built
@@ -76,9 +76,11 @@ def _grid(ctx: Context, source: str, shipped: Built) -> list[GridBuild]:
     return [(b, config) for b, (_, config) in zip(built, grid.texts, strict=True)]
 
 
-def grid_points(ctx: Context, source: str, shipped: Built) -> space.Varied:
+def grid_points(ctx: Context, source: str, shipped: Built) -> launch_space.Varied:
     """Return the launch grid: which launches are varied, and the texts that hold the configurations."""
-    return space.varied(source, shipped, ctx.store.contents.manifest(shipped.bundle), shipped.described["launch_space"])
+    return launch_space.varied(
+        source, shipped, ctx.store.contents.manifest(shipped.bundle), shipped.described["launch_space"]
+    )
 
 
 def written(ctx: Context, source: str, shipped: Built) -> Config | None:

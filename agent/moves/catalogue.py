@@ -14,18 +14,11 @@ only the types of `move.py` must not import this module.
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 
-from pgo_agent.agent.moves import (
-    aligned_copy,
-    guard,
-    launch_config,
-    persistent_grid,
-    ptxas_flags,
-    tma_descriptors,
-    warp_specialize,
-)
+from pgo_agent.agent.moves import launch_config, ptxas_flags
 from pgo_agent.agent.moves.launch_sites import Config, sites, unfollowed, with_configs
 from pgo_agent.agent.moves.move import CARRIED, NO_LAUNCH, Best, Proposal, RewriteInput, Skipped, SourceMove, attempted
 from pgo_agent.agent.moves.priority import NO_PROFILE, ProfileEvidence
+from pgo_agent.agent.moves.rewrites import aligned_copy, guarded_loop, persistent_grid, tma_descriptors, warp_specialize
 from pgo_agent.agent.profile.cost_model import symptoms
 from pgo_agent.sandbox.devices import Device
 
@@ -33,7 +26,7 @@ SOURCE_MOVES: tuple[SourceMove, ...] = (
     tma_descriptors.MOVE,
     aligned_copy.MOVE,
     warp_specialize.MOVE,
-    guard.MOVE,
+    guarded_loop.MOVE,
     persistent_grid.MOVE,
     ptxas_flags.MOVE,
 )

@@ -2,7 +2,7 @@
 
 The first proposal is what the declared grid showed to be best for each case; the next ones step outside of the grid,
 one parameter at a time, each with the symptom that it answers. Where a file launches several kernels, each has its
-turn, the one that does the work first. `space.py` says which of them the declared grid varies.
+turn, the one that does the work first. `launch_space.py` says which of them the declared grid varies.
 """
 
 import itertools

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pgo_agent.agent.moves.analysis import DoesNotApply, sound
+from pgo_agent.agent.moves.analysis import DoesNotApply, text_faults
 from pgo_agent.agent.moves.launch_sites import Config
 from pgo_agent.agent.profile.findings import Defect
 from pgo_agent.agent.profile.summary import Bottleneck
@@ -94,7 +94,7 @@ def attempted(name: str, rationale: str, rewrite: Callable[[], str], before: str
 def checked(proposal: Proposal, before: str) -> Proposal | Skipped:
     """Return a proposal whose text can run, as far as reading it tells: every text of a move goes through here."""
     try:
-        sound.check(before, proposal.source)
+        text_faults.check(before, proposal.source)
     except DoesNotApply as e:
         return Skipped(proposal.move, f"a fault of this move: {e}")
     except SyntaxError as e:

@@ -17,7 +17,7 @@ from pgo_agent.agent.profile.pass_policy import Choice, Decision, Situation, Tak
 from pgo_agent.agent.profile.pass_runner import NO_GPU, GpuBudget, KernelPasses
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.json_codec import Record
-from pgo_agent.sandbox.profile import critical_path, gpu_passes, ipc, roofline, static
+from pgo_agent.sandbox.profile import critical_path, gpu_passes, instructions_per_cycle, roofline, static
 from pgo_agent.sandbox.profile.backend import Subject
 from pgo_agent.sandbox.profile.gpu_passes import GpuPassContext, NotTaken
 from pgo_agent.sandbox.profile.kernel_profile import KernelProfile, LaunchCount, Missing, PassName, Roofline
@@ -104,7 +104,9 @@ def _whole(context: GpuPassContext, build: str, t: Taken, launch: LaunchCount) -
     if isinstance(t.static, StaticProfile):
         timeline = timeline.placed(t.static.file, t.static.sources)
     path = critical_path.of_build(context, build, timeline)
-    rates = ipc.ipc(ipc.counts(context, [p.build for p in timeline.passes]), timeline)
+    rates = instructions_per_cycle.ipc(
+        instructions_per_cycle.counts(context, [p.build for p in timeline.passes]), timeline
+    )
     return KernelProfile(build, name, launch, t.static, timeline, t.counters, path, rates)
 
 

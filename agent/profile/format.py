@@ -1,4 +1,4 @@
-"""Formats the numbers of a profile for a summary, so that `check_numbers.py` finds them again."""
+"""Formats the numbers of a profile for a summary, so that `quoted_numbers.py` finds them again."""
 
 import math
 

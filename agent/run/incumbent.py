@@ -8,10 +8,10 @@ from pgo_agent.agent import moves
 from pgo_agent.agent.moves import workload
 from pgo_agent.agent.moves.launch_sites import Config
 from pgo_agent.agent.run.context import Context
-from pgo_agent.agent.run.own_list import AUTOTUNED
 from pgo_agent.agent.run.record.baseline import BaselinePoint, TimeSource
 from pgo_agent.agent.run.record.candidate import Candidate
 from pgo_agent.agent.run.record.store import Store
+from pgo_agent.agent.run.shipped_configurations import AUTOTUNED
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.judge.gpu_judge import bundle_ref
 from pgo_agent.sandbox.judge.timing import bootstrap

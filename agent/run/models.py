@@ -6,7 +6,7 @@ Relies on `llm/models/` for models, prices and budgets. It asks nothing.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from pgo_agent.agent.llm.models import EMBEDDED, prices, roles
+from pgo_agent.agent.llm.models import EMBEDDED, model_by_role, prices
 from pgo_agent.agent.llm.models.budget import Budget, Spent
 from pgo_agent.agent.llm.models.prices import Price
 from pgo_agent.agent.llm.models.types import Asker
@@ -37,15 +37,15 @@ class Opening:
         return Asker(self.run, self.digest, self.report, wait, prompts, role)
 
 
-def open_models(opening: Opening, settings: RunSettings, facts: RunFacts) -> tuple[roles.Cast, RunFacts]:
+def open_models(opening: Opening, settings: RunSettings, facts: RunFacts) -> tuple[model_by_role.Cast, RunFacts]:
     """Return the models that `facts` names, by role, and the facts with their full names and prices.
 
     Raises UsageFault for a name or a key that cannot be one, and for a budget of money without a price.
     """
     named = facts.models
-    priced = roles.prices_of(named, _known_prices(named, facts), settings.money)
+    priced = model_by_role.prices_of(named, _known_prices(named, facts), settings.money)
     askers = {role: opening.asker(role, settings.wait) for role in named}
-    models = roles.opened(named, askers, Budget(settings.tokens, settings.money, opening.spent), priced)
+    models = model_by_role.opened(named, askers, Budget(settings.tokens, settings.money, opening.spent), priced)
     full = {role: models[role].name if role in models else EMBEDDED for role in named}
     return models, replace(facts, models=full, prices={name: (p.prompt, p.completion) for name, p in priced.items()})
 

@@ -5,9 +5,8 @@ from collections.abc import Mapping
 
 from pgo_agent.agent.evaluation import coverage_text, ranking
 from pgo_agent.agent.evaluation.known_time import rate
-from pgo_agent.agent.run import incumbent, own_list
+from pgo_agent.agent.run import incumbent, shipped_configurations
 from pgo_agent.agent.run.context import Context
-from pgo_agent.agent.run.own_list import AUTOTUNED
 from pgo_agent.agent.run.record import shipped_results
 from pgo_agent.agent.run.record.baseline import KnownTime, Work
 from pgo_agent.agent.run.record.candidate import Candidate
@@ -23,6 +22,7 @@ from pgo_agent.agent.run.record.run_summary import (
     RunSummary,
     SideRate,
 )
+from pgo_agent.agent.run.shipped_configurations import AUTOTUNED
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.judge.interface import Judge
 from pgo_agent.sandbox.judge.timing import bootstrap
@@ -55,7 +55,7 @@ def _measured(ctx: Context, gpu: Judge, seconds: float) -> MeasuredRun:
     The autotuner's pick is a side of its own when its code differs from the kernel as shipped.
     """
     base, winner = ctx.baseline(), incumbent.name(ctx)
-    names = ["shipped", "tuned", *([AUTOTUNED] if own_list.differ(base) else [])]
+    names = ["shipped", "tuned", *([AUTOTUNED] if shipped_configurations.differ(base) else [])]
     names += [winner] if winner != incumbent.SHIPPED else []
     ctx.emit("phase", phase="final", doing="timing baselines, winner and libraries in one session")
     sides = {("winner" if n == winner and n != incumbent.SHIPPED else n): incumbent.side(ctx, n) for n in names}

@@ -3,7 +3,7 @@
 The whole profile is in the content store and its summary in the record, so both steps can be repeated. A profile that
 fails never ends a run: the record says why, and moves then work without it. Other parents of a generation are not
 profiled. Relies on `profile_targets.py` for the passes, on `record/profiles.py`, on `agent/profile/summarize.py`, and
-on `llm_roles.py` when a role has a model; `bottlenecks.py` passes the results to the moves.
+on `ask_roles.py` when a role has a model; `bottlenecks.py` passes the results to the moves.
 """
 
 import time
@@ -25,7 +25,7 @@ from pgo_agent.agent.run.profile_targets import take, wanted
 from pgo_agent.agent.run.record import profiles
 from pgo_agent.agent.run.record.profiles import StoredProfile
 from pgo_agent.agent.run.settings import ProfileVisibility
-from pgo_agent.agent.search import llm_roles
+from pgo_agent.agent.search import ask_roles
 from pgo_agent.sandbox.bundle.store import room
 from pgo_agent.sandbox.errors import EnvironmentFault
 from pgo_agent.sandbox.judge.spool.client import SpoolJudge, Unanswered
@@ -111,7 +111,7 @@ def profile_case(ctx: Context, which: str, w: Wanted, gpu: GpuBudget, at_once: i
     """Take one case's passes, or say why there are none. Raises as `profile`."""
     started, digest = time.monotonic(), None
     try:
-        profile = take(ctx, w, gpu, at_once, partial(llm_roles.choose, ctx), last=not steering.room(ctx))
+        profile = take(ctx, w, gpu, at_once, partial(ask_roles.choose, ctx), last=not steering.room(ctx))
         passes, digest = _passes(profile), profiles.put(ctx.store.contents, profile)
     except (EnvironmentFault, Suspended, Unanswered):
         raise
@@ -146,7 +146,7 @@ def summarize(ctx: Context) -> None:
     earlier = _earlier_profiles(ctx, which)
     by_case = {k.case: _in_short(ctx, k, earlier.get(k.case)) for k in listed}
     shorts = [s for s in by_case.values() if isinstance(s, Short)]
-    written, author = llm_roles.summaries(ctx, shorts, _named(which))
+    written, author = ask_roles.summaries(ctx, shorts, _named(which))
     for stored in filter(_lacks_summary, listed):
         done = _with_summary(stored, by_case[stored.case], written.get(stored.case), author)
         profiles.update(ctx.store, ctx.run.id, done)

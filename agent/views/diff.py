@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from pgo_agent.agent.run import incumbent
-from pgo_agent.agent.run.own_list import AUTOTUNED
 from pgo_agent.agent.run.record.run import Run
 from pgo_agent.agent.run.record.store import Store
+from pgo_agent.agent.run.shipped_configurations import AUTOTUNED
 from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.ttgir import normalize, reader

@@ -12,8 +12,8 @@ from pgo_agent.agent.evaluation import baseline_builds, coverage_text
 from pgo_agent.agent.profile import cost_model
 from pgo_agent.agent.proposal import bottlenecks
 from pgo_agent.agent.proposal import lessons as learned
-from pgo_agent.agent.proposal.prompt.token_budget import left_out
-from pgo_agent.agent.run import own_list, target_file
+from pgo_agent.agent.proposal.prompt.sections import left_out
+from pgo_agent.agent.run import shipped_configurations, target_file
 from pgo_agent.agent.run.record import history, pending, profiles
 from pgo_agent.agent.run.record.candidate import Candidate
 from pgo_agent.agent.run.record.profiles import StoredProfile
@@ -90,7 +90,7 @@ def run(store: Store, name: str, as_json: bool) -> None:
         out.print(escape(bottlenecks.one_line(k)), highlight=False)
     for line in model_usage.as_lines(store, shown):
         out.print(escape(line), highlight=False)
-    if unfit := list(own_list.lines(shown.baseline.unfit if shown.baseline else ())):
+    if unfit := list(shipped_configurations.lines(shown.baseline.unfit if shown.baseline else ())):
         out.print("configurations of the file's own list that no baseline is made of:", highlight=False)
         for line in unfit:
             out.print(escape(f"  {line}"), highlight=False, soft_wrap=True)

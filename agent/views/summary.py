@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pgo_agent.agent.evaluation import coverage_text
-from pgo_agent.agent.run import own_list
-from pgo_agent.agent.run.own_list import AUTOTUNED
+from pgo_agent.agent.run import shipped_configurations
 from pgo_agent.agent.run.record.baseline import TimeSource
 from pgo_agent.agent.run.record.run_summary import FailedRun, KnownRate, MeasuredRun, RankedRun, RunSummary
+from pgo_agent.agent.run.shipped_configurations import AUTOTUNED
 from pgo_agent.sandbox.gate import coverage
 from rich.console import Console
 from rich.markup import escape
@@ -78,7 +78,7 @@ def _measured(summary: MeasuredRun, run: str, out: Console) -> None:
     names = {n for row in summary.cases.values() for n in row.sides}
     baselines = ["shipped", *([AUTOTUNED] if AUTOTUNED in names else []), "tuned"]
     libraries = sorted(names - {*baselines, "winner", "A/A"})
-    if warning := own_list.lost(summary):
+    if warning := shipped_configurations.lost(summary):
         out.print(f"[bold yellow]{escape(warning)}[/bold yellow]", highlight=False, soft_wrap=True)
     title = f"Measured on {env['gpu']}, driver {env['driver']}, torch {env['torch']}"
     table = Table(title=title, title_justify="left")
@@ -99,7 +99,7 @@ def _measured(summary: MeasuredRun, run: str, out: Console) -> None:
         out.print(f"evidence: pgo-agent show {run} {summary.winner}", highlight=False)
     else:
         out.print("no candidate was faster than the kernel as shipped beyond the noise.")
-    if warning := own_list.note(summary.unfit):
+    if warning := shipped_configurations.note(summary.unfit):
         out.print(escape(warning), highlight=False, soft_wrap=True)
 
 

@@ -8,8 +8,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pgo_agent.agent.run import own_list
-from pgo_agent.agent.run.own_list import AUTOTUNED
+from pgo_agent.agent.run import shipped_configurations
+from pgo_agent.agent.run.shipped_configurations import AUTOTUNED
 from pgo_agent.agent.version import short
 from pgo_agent.evals.leaderboard import figures, rank
 from pgo_agent.evals.leaderboard.figures import Bars, Beside, Colors
@@ -212,7 +212,7 @@ def _cases(r: Row) -> Values:
     return {
         "sides": sides,
         "picked": slower(r),
-        "unfit": list(own_list.lines(r.unfit)),
+        "unfit": list(shipped_configurations.lines(r.unfit)),
         "rows": [_case(n, c, sides, r.environment) for n, c in r.cases.items()],
         "peaks": ", ".join(_peaks(r.environment)),
     }

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pgo_agent.agent.exit_codes import Exit
-from pgo_agent.agent.run import own_list
+from pgo_agent.agent.run import shipped_configurations
 from pgo_agent.agent.version import short
 from pgo_agent.agent.views import summary as display
 from pgo_agent.evals.nightly.row import BASES, SHIPPED, TUNED, Row
@@ -65,7 +65,7 @@ def show(rows: Rows) -> None:
             means_text = f"{optimizer}: {means[TUNED]:.4f}x of tuned, {means[SHIPPED]:.4f}x of shipped"
             out.print(f"{means_text} (geometric mean of kernels; a failure counts as 1)", markup=False, soft_wrap=True)
     for r in ended:
-        for note in filter(None, (slower(r), own_list.note(r.unfit))):
+        for note in filter(None, (slower(r), shipped_configurations.note(r.unfit))):
             out.print(f"{r.kernel}, {r.optimizer}, seed {r.seed}: {note}", markup=False, soft_wrap=True)
         if r.failed:
             out.print(f"failed: {r.kernel}, {r.optimizer}, seed {r.seed}: {r.failed}", markup=False, soft_wrap=True)

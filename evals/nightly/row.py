@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
-from pgo_agent.agent.run.own_list import AUTOTUNED
 from pgo_agent.agent.run.record.baseline import Unfit
+from pgo_agent.agent.run.shipped_configurations import AUTOTUNED
 from pgo_agent.evals.runner.results import ENDED
 from pgo_agent.sandbox import devices, json_codec
 from pgo_agent.sandbox.gate.verdict import Verdict

@@ -15,9 +15,9 @@ from enum import StrEnum
 from pgo_agent.evals.nightly.row import SHIPPED, TUNED, Case, Row
 from pgo_agent.evals.regressions import ranks
 from pgo_agent.sandbox.errors import UsageFault
-from pgo_agent.sandbox.judge.timing import verdict
+from pgo_agent.sandbox.judge.timing import decision
 
-EFFECT = 1 - verdict.REGRESSION  # least part by which something must be slower, to count
+EFFECT = 1 - decision.REGRESSION  # least part by which something must be slower, to count
 CHANCE = 0.01  # of any false alarm, over all that is tested
 NAMED = ("driver", "torch", "triton")  # of an environment: said where they differ
 Key = tuple[str, str, int | None]  # kernel, optimizer, seed

@@ -3,21 +3,18 @@
 Every integer is computed twice: cut to its width, as in hardware, and uncut, as it is meant. Where the two differ in a
 lane that a load, store or atomic uses, an offset has overflowed. Numbers come from the launch (arguments and grid).
 Loaded numbers and floats are unknown, and accesses that depend on them are not followed. Loops are followed iteration
-by iteration, up to a budget.
+by iteration, up to a budget. Relies on `address_arithmetic.py`.
 """
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-from pgo_agent.sandbox.ttgir import types
+from pgo_agent.sandbox.gate.address_arithmetic import Number, Pointer, Value, compute, number
 from pgo_agent.sandbox.ttgir.tree import Block, Module, Op
 
 MOST_OPS = 20_000  # executed for one block
-_SAFE = 2.0**62  # an uncut number beyond it might not fit 64 bits, and counts as unknown
 _AXES = {"x": 0, "y": 1, "z": 2}
 _ACCESSES = {  # operation -> the operand that is the mask, if there is one; the pointer is the first
     "tt.load": 1,
@@ -26,25 +23,6 @@ _ACCESSES = {  # operation -> the operand that is the mask, if there is one; the
     "tt.atomic_cas": 3,
     "ttg.async_copy_global_to_local": 2,
 }
-
-
-@dataclass(frozen=True)
-class Number:
-    """An integer, or a tensor of them: `cut` is the hardware's, `meant` the same without overflows."""
-
-    cut: Any  # int64 array, of no dimension for a scalar
-    meant: Any
-
-
-@dataclass(frozen=True)
-class Pointer:
-    """Positions in the tensor that an argument points to, in elements."""
-
-    argument: int
-    at: Number
-
-
-Value = Number | Pointer | None  # None: not known
 Frame = dict[str, Value]
 
 
@@ -77,7 +55,7 @@ def follow(module: Module, arguments: Sequence[int | None], grid: Sequence[int],
     frame: Frame = {}
     for n, (argument, value) in enumerate(zip(module.kernel.defined, arguments, strict=True)):
         pointer = argument.type.startswith("!tt.ptr")
-        frame[argument.name] = Pointer(n, _number(0)) if pointer else None if value is None else _number(value)
+        frame[argument.name] = Pointer(n, number(0)) if pointer else None if value is None else number(value)
     everywhere = {op.line: False for op in module.kernel.walk() if op.name in _ACCESSES}
     blocks = module.kernel.regions[0].blocks
     try:
@@ -120,9 +98,9 @@ class _Walk:
             return ()
         if op.name in ("tt.get_program_id", "tt.get_num_programs"):
             of = self.block if op.name == "tt.get_program_id" else self.grid
-            return [_number(of[_AXES[op.words[0]]])]
+            return [number(of[_AXES[op.words[0]]])]
         with np.errstate(all="ignore"), suppress(ValueError, IndexError, TypeError):  # as Triton prints no operation
-            return [_computed(op, values)]
+            return [compute(op, values)]
         return ()
 
     def _loop(self, op: Op, values: list[Value], frame: Frame) -> Sequence[Value]:
@@ -133,7 +111,7 @@ class _Walk:
             self._skip(op)
             return ()
         for i in range(*bounds):
-            frame.update(zip(names, [_number(i), *carried], strict=True))
+            frame.update(zip(names, [number(i), *carried], strict=True))
             carried = self.run(op.regions[0].blocks[0], frame)
         return carried
 
@@ -152,7 +130,7 @@ class _Walk:
     def _access(self, op: Op, values: list[Value]) -> None:
         pointer = values[0] if values else None
         at = _ACCESSES[op.name]
-        mask = values[at] if len(values) > at else _number(1)
+        mask = values[at] if len(values) > at else number(1)
         followed = isinstance(pointer, Pointer) and isinstance(mask, Number)
         self.seen.accesses[op.line] = followed and self.seen.accesses.get(op.line, True)
         if not isinstance(pointer, Pointer) or not isinstance(mask, Number) or self.seen.overflow:
@@ -164,168 +142,7 @@ class _Walk:
             self.seen.overflow = Overflow(pointer.argument, int(meant[first]), int(cut[first]), op.line, op.name)
 
 
-def _number(n: int) -> Number:
-    at = np.asarray(np.int64(n - 2**64 if n >= 2**63 else n))
-    return Number(at, at)
-
-
-def _computed(op: Op, values: list[Value]) -> Value:
-    if op.name == "arith.constant":
-        return _constant(op)
-    if op.name == "tt.make_range":
-        low, high = op.integer("start"), op.integer("end")
-        whole = np.arange(low or 0, high or 0, dtype=np.int64)
-        return Number(whole, whole)
-    if op.name == "tt.addptr":
-        return _moved(values)
-    if not values or any(v is None for v in values):
-        return None
-    if op.name in _SHAPES:
-        first = values[0]
-        return Pointer(first.argument, _shaped(op, first.at)) if isinstance(first, Pointer) else _shaped(op, first)
-    numbers = [v for v in values if isinstance(v, Number)]
-    return _arithmetic(op, numbers) if len(numbers) == len(values) else _chosen(op, values)
-
-
-def _constant(op: Op) -> Value:
-    text = re.search(r"arith\.constant (?:\{.*\} )?(?:dense<)?(-?\d+|true|false)[ >:]", f"{op} ")
-    if text is None or not _element(next(iter(op.result_types), "i1")).startswith("i"):  # `true` stands without a type
-        return None
-    n = _number({"true": 1, "false": 0}[text[1]] if text[1] in ("true", "false") else int(text[1]))
-    shaped = types.shaped(next(iter(op.result_types), ""))
-    return n if shaped is None else Number(*(np.broadcast_to(x, shaped.shape) for x in (n.cut, n.meant)))
-
-
-def _moved(values: list[Value]) -> Value:
-    pointer, by = values
-    if not isinstance(pointer, Pointer) or not isinstance(by, Number):
-        return None
-    return Pointer(pointer.argument, Number(pointer.at.cut + by.cut, pointer.at.meant + by.meant))
-
-
-def _chosen(op: Op, values: list[Value]) -> Value:
-    """Choose one of two pointers into the same tensor."""
-    match values:
-        case [Number() as condition, Pointer() as a, Pointer() as b] if a.argument == b.argument:
-            pairs = [(a.at.cut, b.at.cut), (a.at.meant, b.at.meant)] if op.name == "arith.select" else []
-            return (
-                Pointer(a.argument, Number(*(np.where(condition.cut != 0, x, y) for x, y in pairs))) if pairs else None
-            )
-    return None
-
-
 # shapes ---------------------------------------------------------------------------------------------------------------
 
 
-def _shaped(op: Op, n: Any) -> Number:
-    shaped = types.shaped(op.result_types[0])
-    shape = shaped.shape if shaped else ()
-
-    def reshape(x: Any) -> Any:
-        if op.name == "tt.expand_dims":
-            return np.expand_dims(x, op.integer("axis") or 0)
-        if op.name == "tt.trans":
-            order = op.attributes.get("order", "").partition(":")[2]  # array<i32: 1, 0>
-            return np.transpose(x, [int(i) for i in re.findall(r"\d+", order)])
-        return np.reshape(x, shape) if op.name == "tt.reshape" else np.broadcast_to(x, shape)
-
-    return n if op.name == "ttg.convert_layout" else Number(reshape(n.cut), reshape(n.meant))
-
-
-_SHAPES = frozenset({"tt.splat", "tt.expand_dims", "tt.broadcast", "tt.trans", "tt.reshape", "ttg.convert_layout"})
-
-
 # arithmetic -----------------------------------------------------------------------------------------------------------
-
-
-def _element(text: str) -> str:
-    shaped = types.shaped(text)
-    return shaped.element if shaped else text
-
-
-def _quotient(a: Any, b: Any) -> Any:
-    """Divide, rounding toward zero."""
-    return np.where(b == 0, 0, (np.abs(a) // np.maximum(np.abs(b), 1)) * np.sign(a) * np.sign(b))
-
-
-_EXACT: Mapping[str, Callable[..., Any]] = {
-    "arith.addi": np.add,
-    "arith.subi": np.subtract,
-    "arith.muli": np.multiply,
-    "arith.shli": lambda a, b: a * np.left_shift(np.int64(1), np.minimum(b, 62)),
-    "arith.andi": np.bitwise_and,
-    "arith.ori": np.bitwise_or,
-    "arith.xori": np.bitwise_xor,
-    "arith.divsi": _quotient,
-    "arith.remsi": lambda a, b: a - b * _quotient(a, b),
-    "arith.shrsi": lambda a, b: np.right_shift(a, np.minimum(b, 63)),
-    "arith.minsi": np.minimum,
-    "arith.maxsi": np.maximum,
-    "arith.extsi": lambda a: a,
-    "arith.index_cast": lambda a: a,
-    "arith.select": lambda c, a, b: np.where(c != 0, a, b),
-}
-_UNSIGNED: Mapping[str, Callable[..., Any]] = {
-    "arith.divui": _quotient,
-    "arith.remui": lambda a, b: a - b * _quotient(a, b),
-    "arith.shrui": lambda a, b: np.right_shift(a, np.minimum(b, 63)),
-    "arith.minui": np.minimum,
-    "arith.maxui": np.maximum,
-    "arith.extui": lambda a: a,
-}
-_COMPARES: Mapping[str, Callable[..., Any]] = {
-    "eq": np.equal, "ne": np.not_equal, "slt": np.less, "sle": np.less_equal, "sgt": np.greater,
-    "sge": np.greater_equal, "ult": np.less, "ule": np.less_equal, "ugt": np.greater, "uge": np.greater_equal,
-}  # fmt: skip
-
-
-def _arithmetic(op: Op, numbers: list[Number]) -> Value:
-    width = types.bits(_element(op.operand_types[-1] if op.operand_types else op.result_types[0]))
-    out = types.bits(_element(op.result_types[0])) if op.result_types else 0
-    if not 0 < width <= 64 or not out:
-        return None
-    if op.name == "arith.trunci":  # meant to be cut
-        cut = _wrapped(numbers[0].cut, out)
-        return Number(cut, cut)
-    if op.name == "arith.cmpi":
-        return _compared(op, numbers, width)
-    if op.name in _UNSIGNED:
-        numbers = [_unsigned(g, width) for g in numbers] if width < 64 else numbers
-        function = _UNSIGNED[op.name]
-    elif op.name in _EXACT:
-        function = _EXACT[op.name]
-        numbers = [Number(g.cut, np.bitwise_and(g.meant, 1)) for g in numbers] if width == 1 else numbers
-    else:
-        return None
-    if op.name in ("arith.muli", "arith.shli", "arith.addi", "arith.subi") and not _fits(op.name, numbers):
-        return None
-    return Number(_wrapped(function(*(g.cut for g in numbers)), out), function(*(g.meant for g in numbers)))
-
-
-def _compared(op: Op, numbers: list[Number], width: int) -> Value:
-    """Compare as the hardware does: a mask from an overflowed number counts."""
-    if op.words[0].startswith("u"):
-        numbers = [_unsigned(g, width) for g in numbers] if width < 64 else numbers
-    holds = np.asarray(_COMPARES[op.words[0]](numbers[0].cut, numbers[1].cut)).astype(np.int64)
-    return Number(holds, holds)
-
-
-def _unsigned(n: Number, width: int) -> Number:
-    """Return an unsigned number; `meant` stays where it fits."""
-    cut = np.bitwise_and(n.cut, (1 << width) - 1)
-    return Number(cut, np.where((n.meant >= 0) & (n.meant < 1 << width), n.meant, cut))
-
-
-def _wrapped(x: Any, width: int) -> Any:
-    if width >= 64:
-        return np.asarray(x)
-    half = 1 << (width - 1)
-    return np.bitwise_and(np.asarray(x) + half, (1 << width) - 1) - half if width > 1 else np.bitwise_and(x, 1)
-
-
-def _fits(name: str, numbers: list[Number]) -> bool:
-    sizes = [max((float(np.abs(x).max()) for x in (g.cut, g.meant) if x.size), default=0.0) for g in numbers]
-    if name == "arith.shli":
-        return bool(sizes[0] * 2.0 ** min(sizes[1], 64) < _SAFE)
-    most: float = sizes[0] * sizes[1] if name == "arith.muli" else sum(sizes)
-    return most < _SAFE

@@ -1,6 +1,6 @@
 """`python -m pgo_agent.sandbox.interpreter FOLDER`: runs the candidate on each case of FOLDER/request.json.
 
-Runs in the box with TRITON_INTERPRET=1. What the answer (out/result.json) holds says `session.py`.
+Runs in the box with TRITON_INTERPRET=1. `session.py` describes the answer (out/result.json).
 """
 
 import json
@@ -16,7 +16,7 @@ def main(folder: Path) -> None:
         from pgo_agent.sandbox.interpreter.session import Session
 
     Session(folder, json.loads((folder / "request.json").read_text())).work()
-    os._exit(0)  # blocks that were left waiting have threads, and nothing is left to do
+    os._exit(0)  # waiting blocks may still have threads
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Arithmetic of Triton's interpreter as the compiled code does it, in place of its own where the two differ.
+"""Arithmetic of Triton's interpreter, replaced where it differs from compiled code.
 
-Maxima and minima drop a NaN unless they are told to keep it; bf16 and fp8 are computed as `floats.py` says; booleans
-wrap around as one-bit integers; a fused multiply-add rounds once; a float becomes the nearest integer that there is.
+Maxima and minima drop a NaN unless they must keep it; bf16 and fp8 are computed as `floats.py` says; booleans
+wrap around as one-bit integers; a fused multiply-add rounds once; a float becomes the nearest integer in range.
 Relies on the builder's methods of Triton 3.6 to 3.9.
 """
 
@@ -22,12 +22,12 @@ _PRECISIONS = ("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6")  # of dots, as for 
 
 
 def value(handle: Any) -> Array:
-    """The numbers of a handle."""
+    """Return the numbers of a handle."""
     return floats.numbers(np.asarray(handle.data), handle.dtype.scalar)
 
 
 def handle(values: Array, kind: Any) -> Any:
-    """A handle of these numbers; a comparison's are booleans, whatever was compared."""
+    """Return a handle of these numbers; booleans (of comparisons) stay booleans."""
     if values.dtype == np.bool_:
         return TensorHandle(values, tl.int1)
     data = floats.bits(values, kind) if floats.narrow(kind) else values.astype(_dtype(kind), copy=False)
@@ -37,8 +37,8 @@ def handle(values: Array, kind: Any) -> Any:
 def _binary(_builder: Any, lhs: Any, rhs: Any, op: Any) -> Any:
     kind = lhs.dtype.scalar
     if isinstance(kind, tl.pointer_type):
-        found = op(lhs.data, rhs.data)
-        return TensorHandle(found, tl.int1 if found.dtype == np.bool_ else kind)
+        result = op(lhs.data, rhs.data)
+        return TensorHandle(result, tl.int1 if result.dtype == np.bool_ else kind)
     a, b = value(lhs), value(rhs)
     with np.errstate(all="ignore"):
         if op in (np.add, np.subtract, np.multiply) and a.dtype == b.dtype == np.bool_:
@@ -47,19 +47,19 @@ def _binary(_builder: Any, lhs: Any, rhs: Any, op: Any) -> Any:
 
 
 def _cast(_builder: Any, src: Any, to: Any, toward_zero: bool = False) -> Any:
-    kind, given = to.scalar, value(src)
+    kind, numbers = to.scalar, value(src)
     if floats.narrow(kind):
-        return TensorHandle(floats.bits(given, kind, toward_zero), kind)
-    if np.issubdtype(given.dtype, np.floating) and kind.is_int():
-        return TensorHandle(_integers(given, _dtype(kind)), kind)
+        return TensorHandle(floats.bits(numbers, kind, toward_zero), kind)
+    if np.issubdtype(numbers.dtype, np.floating) and kind.is_int():
+        return TensorHandle(_integers(numbers, _dtype(kind)), kind)
     if toward_zero and kind.is_fp16():
-        given = floats.quantized(given, floats.FP16, True)
+        numbers = floats.quantized(numbers, floats.FP16, True)
     with np.errstate(all="ignore"):
-        return TensorHandle(given.astype(_dtype(kind)), kind)
+        return TensorHandle(numbers.astype(_dtype(kind)), kind)
 
 
 def _integers(values: Array, dtype: Any) -> Array:
-    """As PTX's cvt.rzi: the nearest integer there is, 0 for a NaN; it converts to 32 bits at least."""
+    """Convert as PTX's cvt.rzi: the nearest integer in range, 0 for a NaN; through at least 32 bits."""
     wide = np.promote_types(dtype, np.int32) if dtype.kind == "i" else np.promote_types(dtype, np.uint32)
     least, most = np.iinfo(wide).min, np.iinfo(wide).max
     cut = np.trunc(values.astype(np.float64))
@@ -105,14 +105,14 @@ def _shift(op: Any, signed: bool) -> Callable[..., Any]:
 
 
 def _high_product(_builder: Any, lhs: Any, rhs: Any) -> Any:
-    """Of the bit patterns as unsigned numbers."""
+    """Return the high half of the product, as unsigned numbers."""
     dtype, size = lhs.data.dtype, lhs.data.dtype.itemsize
     a, b = (h.data.view(f"u{size}").astype(object if size == 8 else f"u{2 * size}") for h in (lhs, rhs))
     return TensorHandle(((a * b) >> (8 * size)).astype(f"u{size}").view(dtype), lhs.dtype.scalar)
 
 
 def _constant(kind: Any) -> Callable[..., Any]:
-    return lambda _builder, given: handle(np.array([given], dtype=np.float64), kind)
+    return lambda _builder, number: handle(np.array([number], dtype=np.float64), kind)
 
 
 def _ones(_builder: Any, to: Any) -> Any:
@@ -123,7 +123,7 @@ def _ones(_builder: Any, to: Any) -> Any:
 
 
 def _not_printed(*_given: Any) -> None:
-    """What a kernel prints is nobody's to read here."""
+    """Ignore what a kernel prints."""
 
 
 def _unary(_builder: Any, x: Any, op: Any) -> Any:
@@ -143,7 +143,7 @@ def _lacking(what: str) -> Callable[..., Any]:
 
 
 def install() -> None:
-    """Replaces the builder's methods. Before a candidate is imported."""
+    """Replace the builder's methods. Call it before a candidate is imported."""
     methods = {
         "binary_op": _binary,
         "unary_op": _unary,

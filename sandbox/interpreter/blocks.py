@@ -1,10 +1,10 @@
-"""The blocks of a launch, one after another, and those that wait for later ones, in turns.
+"""Runs the blocks of a launch one after another; blocks that wait for later ones take turns.
 
-Triton's interpreter runs a block to its end before the next begins, so that one that waits for a later block waits for
-ever. Here a block that asks memory the same thing again and again is parked in its thread, and the others go on: one
-thread at a time, switched where a parked block has asked. When all that are left only ask and nothing changes, they
-wait for ever, and that is said. All blocks are taken to run at once, however many a GPU would hold, and memory to be
-seen by all at once: neither is modelled.
+Triton's interpreter runs a block to its end before the next begins, so a block that waits for a later one waits
+forever. Here a block that repeats the same question to memory is parked in its thread, and others go on. One thread
+runs at a time; it is switched at such questions. When all remaining blocks only ask and nothing changes, that is a
+deadlock. All blocks count as resident, however many a GPU would hold, and memory as seen by all at once: neither is
+modelled.
 """
 
 import inspect
@@ -18,31 +18,31 @@ import torch
 from pgo_agent.sandbox.interpreter.unsupported import KernelFault, Lacking
 from triton.runtime import interpreter
 
-ASKED = 20  # times that a block has asked for what it knows before it is parked
-FOR_EVER = 2000  # such questions of one block, with nothing changed by any, that are a wait without end
-MOST = 256  # blocks that may wait at once: each has a thread
-SECONDS = 20.0  # of processor time for blocks that wait to come to an end
+ASKED = 20  # repeated questions after which a block is parked
+FOR_EVER = 2000  # repeated questions of one block, with no change by any block, that are an endless wait
+MOST = 256  # most blocks that may wait at once: each has a thread
+SECONDS = 20.0  # of processor time for a launch with waiting blocks
 STACK = 2 << 20  # bytes for each such thread
-FEW = 16  # elements of an answer that is kept
+FEW = 16  # most elements of an answer that is compared
 WAITED = "blocks that wait for others: all were taken to run at once"
 
 
 class Blocks:
-    """Runs launches; `names` holds the kernels of those with at least one block since `begin`."""
+    """Runs launches; `names` lists the kernels that ran at least one block since `begin`."""
 
     def __init__(self) -> None:
         self.touched = time.monotonic()  # when a block began, ended, or last asked memory
         self.begin()
 
     def begin(self) -> None:
-        """Before a launcher is called."""
+        """Reset the state before a launcher is called."""
         self.ran: set[str] = set()
-        self.waited = False  # some block, for another
+        self.waited = False  # whether a block waited for another
         self._launch: _Launch | None = None
 
     @property
     def place(self) -> str:
-        """The block that is running, in words; empty where none is."""
+        """The running block in words; empty: none."""
         launch = self._launch
         return f"block {launch.begun} of {launch.fn.__name__}" if launch else ""
 
@@ -55,7 +55,7 @@ class Blocks:
         return sorted(self.ran)
 
     def install(self, know: Callable[[Any, str], None]) -> None:
-        """Replaces Triton's loop over the grid. `know` is told the storages that a kernel is given."""
+        """Replace Triton's loop over the grid. `know` is called with each storage that a kernel gets."""
         blocks = self
         threading.stack_size(STACK)
 
@@ -65,18 +65,20 @@ class Blocks:
             kwargs = {k: v for k, v in kwargs.items() if k in accepted.args or k in accepted.kwonlyargs}
             for hook in executor.pre_run_hooks:
                 hook(*args, **kwargs)
-            given = inspect.getcallargs(fn, *args, **kwargs)
-            grid = _grid(executor.grid(given) if callable(executor.grid) else executor.grid)
+            arguments = inspect.getcallargs(fn, *args, **kwargs)
+            grid = _grid(executor.grid(arguments) if callable(executor.grid) else executor.grid)
             if 0 in grid:
                 return
-            for name, value in given.items():
+            for name, value in arguments.items():
                 _tell(know, name, value)
             scope = interpreter._patch_lang(fn)
             try:
-                plain = {n: v if n in executor.constexprs else interpreter._implicit_cvt(v) for n, v in given.items()}
+                plain = {
+                    n: v if n in executor.constexprs else interpreter._implicit_cvt(v) for n, v in arguments.items()
+                }
                 blocks.ran.add(fn.__name__)
                 blocks._launch = _Launch(blocks, fn, plain, grid)
-                with torch._C.DisableTorchFunction():  # what computes a kernel's operations is no work of the launcher
+                with torch._C.DisableTorchFunction():  # a kernel's operations are not the launcher's
                     blocks._launch.run()
             finally:
                 blocks._launch = None
@@ -91,24 +93,24 @@ class Blocks:
 
         interpreter.InterpretedFunction.run = run
 
-    def read(self, how: str, pointers: Any, found: Any) -> None:
-        """A block has asked memory, and changed nothing by it."""
+    def read(self, how: str, pointers: Any, values: Any) -> None:
+        """Note that a block read memory and changed nothing."""
         self.touched = time.monotonic()
-        if self._launch is None or not found.size:
+        if self._launch is None or not values.size:
             return
-        large = found.size > FEW
-        self._launch.asked((how, pointers.flat[0], pointers.flat[-1], b"" if large else found.tobytes()))
+        large = values.size > FEW
+        self._launch.asked((how, pointers.flat[0], pointers.flat[-1], b"" if large else values.tobytes()))
 
     def changed(self) -> None:
-        """A block has written."""
+        """Note that a block wrote memory."""
         self.touched = time.monotonic()
         if self._launch is not None:
             self._launch.changed()
 
 
-def _grid(given: Any) -> tuple[int, int, int]:
-    """As Triton's launcher takes it: any sequence of up to three."""
-    sizes = [int(g) for g in (given if isinstance(given, list | tuple) else (given,))]
+def _grid(grid: Any) -> tuple[int, int, int]:
+    """Return a grid of three sizes, from any sequence of up to three, as Triton's launcher takes it."""
+    sizes = [int(g) for g in (grid if isinstance(grid, list | tuple) else (grid,))]
     assert len(sizes) <= 3, "grid must have at most 3 dimensions"
     x, y, z = (*sizes, 1, 1, 1)[:3]
     return x, y, z
@@ -125,28 +127,28 @@ def _tell(know: Callable[[Any, str], None], name: str, value: Any) -> None:
 
 
 class _Compiled:
-    """What a launch gives: a launcher may ask it what only the compiler knows."""
+    """The result of a launch, which raises Lacking for what only the compiler knows."""
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(name) if name.startswith("__") else Lacking(f"what a compiled kernel tells ({name})")
 
 
 class _Stopped(Exception):
-    """Another block has failed."""
+    """Another block failed."""
 
 
 class _Block:
-    """A block that has begun."""
+    """A begun block."""
 
     def __init__(self, at: tuple[int, int, int]) -> None:
         self.at, self.turn = at, threading.Event()
-        self.known: set[Any] = set()  # what it has asked since memory was last written
-        self.asked = 0  # times since then that it knew the answer
+        self.known: set[Any] = set()  # its questions since memory was last written
+        self.asked = 0  # repeated questions since then
         self.written = 0  # how often memory had been written then
 
 
 class _Launch:
-    """One launch. A thread holds the turn while it runs; all others wait for theirs."""
+    """One launch. One thread runs at a time; the others wait for their turn."""
 
     def __init__(
         self, blocks: Blocks, fn: Callable[..., Any], args: dict[str, Any], grid: tuple[int, int, int]
@@ -163,7 +165,7 @@ class _Launch:
         self.begun = 0  # blocks
 
     def run(self) -> None:
-        """All blocks. Raises what the first that fails raises."""
+        """Run all blocks. Raises the first error of a block."""
         interpreter.interpreter_builder.set_grid_dim(*self.grid)
         self._work(next(self.left))
         self.ended.wait()
@@ -171,7 +173,7 @@ class _Launch:
             raise self.error
 
     def _work(self, at: tuple[int, int, int] | None) -> None:
-        """Begins block after block until none is left or one is parked, then lets a parked one go on."""
+        """Run block after block until none is left or one is parked, then let a parked one go on."""
         try:
             while at is not None and self.error is None:
                 self.begun += 1
@@ -195,11 +197,11 @@ class _Launch:
             self.ended.set()
 
     def changed(self) -> None:
-        """Whoever waits may have what it waits for."""
+        """Note a change that may end a wait."""
         self.written += 1
 
     def asked(self, question: Any) -> None:
-        """The block that runs has asked something; it is parked when it knew the answer for long."""
+        """Note a question of the running block; park it after many repeated ones."""
         block = self.now
         if block is None:
             return

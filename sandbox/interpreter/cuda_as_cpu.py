@@ -1,7 +1,7 @@
-"""Lets a launcher written for 'cuda' run on CPU tensors: devices are rewritten on the way in, and answered as cuda.
+"""Lets a launcher for 'cuda' run on CPU tensors: arguments' devices become cpu, and tensors report cuda.
 
-What a launcher allocates, and the storages that it is given, lie between guard zones; what was not written holds NaN.
-Results of other torch functions are not guarded; all storages are told, so that accesses outside of them are seen.
+Allocations and inputs of a launcher lie between guard zones; unwritten memory holds NaN. Results of other torch
+functions have no guard zones; but all storages are noted, so that accesses outside of them are found.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from pgo_agent.sandbox.guard_zones import Guarded
 from torch.overrides import TorchFunctionMode
 
 CUDA = torch.device("cuda", 0)
-ZONES = 0x7B  # around what a launcher allocates: a NaN that was read outside of an input and written there is seen
+ZONES = 0x7B  # fills zones of allocations: also shows a NaN written there that was read outside of an input
 _UNWRITTEN = {
     torch.empty, torch.empty_like, torch.empty_strided, torch.Tensor.new_empty, torch.Tensor.new_empty_strided,
 }  # fmt: skip
@@ -23,16 +23,16 @@ _FILLED = {
 
 
 class OnCpu(TorchFunctionMode):
-    """Enter it around the import of a launcher and its calls."""
+    """The mode for the import of a launcher and its calls."""
 
     def __init__(self, know: Callable[[Any], None]) -> None:
-        """`know` is told every storage that comes up."""
+        """`know` is called with every storage."""
         super().__init__()
         self._know = know
         self._guarded: list[Guarded] = []
 
     def storage(self, raw: bytes) -> Any:
-        """A guarded storage of these bytes."""
+        """Return a guarded storage of these bytes."""
         if not raw:
             return torch.UntypedStorage(0)
         self._guarded.append(Guarded(len(raw), "cpu"))
@@ -42,7 +42,7 @@ class OnCpu(TorchFunctionMode):
         return storage
 
     def stray(self) -> int:
-        """Bytes that were written into guard zones."""
+        """Return the number of bytes written into guard zones."""
         return sum(g.stray() for g in self._guarded)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -67,7 +67,7 @@ class OnCpu(TorchFunctionMode):
         return out
 
     def _guard(self, out: Any, keep: bool) -> None:
-        """Moves a new tensor between guard zones, with what it was filled with."""
+        """Move a new tensor between guard zones; `keep` its content."""
         before = torch.empty(0, dtype=torch.uint8).set_(out.untyped_storage())
         self._guarded.append(Guarded(before.numel(), "cpu"))
         self._guarded[-1].arm(ZONES)

@@ -1,7 +1,7 @@
-"""Ends one run of a launcher at its deadline, and tells a kernel that is slow from one that computes for ever.
+"""Ends one run of a launcher at its deadline, and distinguishes a slow kernel from an endless one.
 
-Relies on SIGALRM, which the main thread gets: a launcher runs there. What it was about when it was ended, `blocks.py`
-knows. A process that keeps the signal from coming is ended by the box, with all that it had not written yet.
+Relies on SIGALRM, which the main thread gets: a launcher runs there. `blocks.py` reports its progress. A process that
+blocks the signal is ended by the box, and loses what it had not written yet.
 """
 
 import contextlib
@@ -11,21 +11,21 @@ from collections.abc import Iterator
 
 from pgo_agent.sandbox.interpreter.blocks import Blocks
 
-SILENT = 5.0  # seconds in which a block that gets on touches memory, or ends
-SHORTEST = 0.01  # seconds that a run gets in any case
+SILENT = 5.0  # seconds without memory access or end of a block that make it endless
+SHORTEST = 0.01  # least seconds of a run
 
 
 class Overtime(Exception):
-    """A run was ended for its time. `endless`: not for being slow."""
+    """A run was ended at its deadline. `endless`: it was not just slow."""
 
-    def __init__(self, said: str, endless: bool) -> None:
-        super().__init__(said)
+    def __init__(self, message: str, endless: bool) -> None:
+        super().__init__(message)
         self.endless = endless
 
 
 @contextlib.contextmanager
 def within(seconds: float | None, blocks: Blocks) -> Iterator[None]:
-    """Raises Overtime in what it surrounds after so many seconds; never where nobody says how many."""
+    """Raise Overtime in its body after `seconds`; None: no limit."""
     if seconds is None:
         yield
         return
@@ -48,5 +48,5 @@ def _overtime(seconds: float, blocks: Blocks) -> Overtime:
         return Overtime(f"kernel() itself did not end in {seconds:.0f} s", endless=True)
     endless = time.monotonic() - blocks.touched > SILENT
     about = f"{blocks.place} computes for over {SILENT:.0f} s without an end"
-    said = about if endless else f"it had come to {blocks.place}"
-    return Overtime(f"did not end in {seconds:.0f} s: {said}", endless)
+    progress = about if endless else f"it had come to {blocks.place}"
+    return Overtime(f"did not end in {seconds:.0f} s: {progress}", endless)

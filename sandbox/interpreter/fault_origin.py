@@ -1,8 +1,8 @@
-"""Whose fault an exception is: the candidate's, or that of an interpreter that lacks something.
+"""Decides whether an exception is the candidate's fault, or the interpreter lacks something.
 
-What was raised inside of Triton's interpreter, its language or ours is the interpreter's lack, whatever it says: the
-compiler has taken the same kernel. Exempt is what those raise for a kernel's own mistakes. What is raised in the
-candidate's own lines is the candidate's.
+An exception inside of Triton's interpreter, its language or this package means that the interpreter lacks something,
+because the compiler accepted the kernel; except where those report a kernel's own mistakes. An exception in the
+candidate's own lines is the candidate's fault.
 """
 
 import traceback
@@ -15,7 +15,7 @@ from pgo_agent.sandbox.interpreter.unsupported import KernelFault
 
 _INSIDE = ("/triton/runtime/", "/triton/language/", "/sandbox/interpreter/", "/numpy/")
 _NOT_INSIDE = ("/sandbox/interpreter/cuda_as_cpu.py",)  # what torch raises comes through it
-_OWN_MISTAKES = {  # functions whose AssertionError or TypeError says what a kernel did
+_OWN_MISTAKES = {  # functions whose AssertionError or TypeError reports a kernel's mistake
     "_new_static_assert",
     "create_assert",
     "create_assume",
@@ -30,25 +30,25 @@ _CPU = "not implemented for '"  # torch's words for a type that an operation lac
 
 
 def entry(error: BaseException, candidate: Path) -> dict[str, Any]:
-    """What the answer holds of an exception: the error, the candidate's line, and whether it is the interpreter's."""
+    """Return the answer for an exception: the error, the candidate's line, and whether it is unsupported."""
     chain = list(_chain(error))
     root = next((e for e in chain if isinstance(e, KernelFault)), chain[-1])
     lines = [f.lineno for e in reversed(chain) for f in _frames(e) if f.filename == str(candidate)]
     inner = [f.lineno for f in _frames(root) if f.filename == str(candidate)] or lines
-    found = {"error": str(root)[:2000], "line": inner[-1] if inner else None, "unsupported": False}
+    fields = {"error": str(root)[:2000], "line": inner[-1] if inner else None, "unsupported": False}
     if late := next((e for e in chain if isinstance(e, Overtime)), None):
-        return found | {"error": str(late), "unsupported": not late.endless, "endless": late.endless}
+        return fields | {"error": str(late), "unsupported": not late.endless, "endless": late.endless}
     if isinstance(root, KernelFault):
-        return found | {"verdict": root.verdict}
+        return fields | {"verdict": root.verdict}
     if isinstance(root, NotImplementedError) and "interpreter mode" in str(root):
-        return found | {"unsupported": True}
-    return found | {"error": f"{type(root).__name__}: {root}"[:2000], "unsupported": unsupported(root)}
+        return fields | {"unsupported": True}
+    return fields | {"error": f"{type(root).__name__}: {root}"[:2000], "unsupported": unsupported(root)}
 
 
 def unsupported(error: BaseException) -> bool:
-    """Whether it is the interpreter that lacks something, and not the kernel."""
+    """Whether the interpreter lacks something, so that the kernel is not to blame."""
     if isinstance(error, AttributeError) and type(error.obj).__module__.startswith("triton.runtime.interpreter"):
-        return True  # something that a compiled kernel has
+        return True  # an attribute that only a compiled kernel has
     if isinstance(error, NotImplementedError | RuntimeError) and _CPU in str(error):
         return True
     frames = _frames(error)
@@ -63,7 +63,7 @@ def _frames(error: BaseException) -> list[traceback.FrameSummary]:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """The exception and what caused it, as `raise ... from` says: Triton wraps one for each call."""
+    """Give the exception and its causes (`raise ... from`): Triton wraps one for each call."""
     while error is not None:
         yield error
         error = error.__cause__

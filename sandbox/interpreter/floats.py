@@ -1,10 +1,9 @@
 """The float types that numpy lacks (bf16, fp8): their bits as numbers, and numbers as their bits.
 
-Triton's interpreter keeps them as unsigned integers, computes with those integers as if they were the numbers, and cuts
-off what does not fit. Here every operation is done in float32, which holds them all, and rounded to nearest even at
-once, as the hardware does: sums, products and quotients of such numbers come out as if they had been rounded once
-(24 bits are more than twice 8 and two). fp8 is rounded with its largest finite value for what is above it (PTX:
-cvt.rn.satfinite).
+Triton's interpreter stores them as unsigned integers, computes with those integers as if they were the numbers, and
+cuts off what does not fit. Here every operation is done in float32, which holds them all, and then rounded to nearest
+even, as in hardware. Sums, products and quotients of such numbers are then rounded as if once (24 bits are more than
+twice 8 plus two). fp8 saturates at its largest finite value (PTX: cvt.rn.satfinite).
 """
 
 from dataclasses import dataclass
@@ -52,7 +51,7 @@ def narrow(kind: Any) -> bool:
 
 
 def numbers(data: Array, kind: Any) -> Array:
-    """Data of a type as numbers: float32 for a type that numpy lacks, else as they are."""
+    """Return data of a type as numbers: float32 for a type that numpy lacks, else unchanged."""
     if not narrow(kind):
         return data
     if kind.name == "bf16":
@@ -61,7 +60,7 @@ def numbers(data: Array, kind: Any) -> Array:
 
 
 def bits(values: Array, kind: Any, toward_zero: bool = False) -> Array:
-    """Numbers as data of a type that numpy lacks, rounded to nearest even (or toward zero)."""
+    """Return numbers as data of a type that numpy lacks, rounded to nearest even (or toward zero)."""
     if kind.name == "bf16" and values.dtype == np.float32 and not toward_zero:
         return _bf16(values)
     form = _FORMATS[kind.name]
@@ -79,7 +78,7 @@ def _bf16(values: Array) -> Array:
 
 
 def quantized(values: Array, form: Format, toward_zero: bool = False) -> Array:
-    """The numbers of a format that are nearest (even ones at ties), as float64; above the largest: an infinity."""
+    """Round to the nearest numbers of a format (ties to even), as float64; above the largest: infinity."""
     wide = values.astype(np.float64)
     with np.errstate(all="ignore"):
         step = np.ldexp(1.0, np.maximum(np.frexp(wide)[1] - 1, form.least) - form.bits)

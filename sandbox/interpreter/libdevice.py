@@ -1,8 +1,8 @@
 """Functions of CUDA's libdevice for Triton's interpreter, which has none: computed by numpy and torch on the CPU.
 
-They differ from the GPU's by a few ulp, and fast ones (`fast_expf`) are as exact as the others; subnormal numbers are
-kept. A function that stands nowhere here raises, as inline assembly does. Relies on Triton's own table of names and
-types, so that a call with types that would not compile fails here, too.
+They differ from the GPU's by a few ulp; fast ones (`fast_expf`) are as exact as the others; subnormal numbers stay. A
+function that is not listed here raises Lacking. Relies on Triton's own table of names and types, so that a call with
+types that would not compile fails here too.
 """
 
 from collections.abc import Callable
@@ -16,8 +16,8 @@ Array = Any  # numpy array
 
 
 def _torch(function: Callable[..., Any]) -> Callable[..., Array]:
-    def on_arrays(*given: Array) -> Array:
-        return function(*(torch.from_numpy(np.ascontiguousarray(a, dtype=np.float64)) for a in given)).numpy()
+    def on_arrays(*arrays: Array) -> Array:
+        return function(*(torch.from_numpy(np.ascontiguousarray(a, dtype=np.float64)) for a in arrays)).numpy()
 
     return on_arrays
 
@@ -73,44 +73,44 @@ EXACT: dict[str, Callable[..., Array]] = {  # whole symbols: to the nearest, tie
 
 
 def install() -> None:
-    """Puts the functions where kernels find them. Before a candidate is imported."""
+    """Install the functions in Triton's modules. Call it before a candidate is imported."""
     from triton.language.extra import libdevice
     from triton.language.extra.cuda import libdevice as typed
     from triton.runtime import interpreter
 
     interpreter.InterpreterBuilder.create_extern_elementwise = _elementwise
     for name in [n for n in vars(libdevice) if callable(getattr(libdevice, n)) and not n.startswith("_")]:
-        found = _called(name, getattr(typed, name, None), interpreter.interpreter_semantic)
+        replacement = _called(name, getattr(typed, name, None), interpreter.interpreter_semantic)
         for module in (libdevice, typed):
-            setattr(module, name, found)
+            setattr(module, name, replacement)
 
 
 def _called(name: str, typed: Any, semantic: Any) -> Callable[..., Any]:
-    """What a kernel calls: the typed function, which ends in `_elementwise`."""
+    """Return the function that a kernel calls: Triton's typed one, which ends in `_elementwise`."""
 
-    def call(*given: Any, _semantic: Any = None, **named: Any) -> Any:
+    def call(*args: Any, _semantic: Any = None, **kwargs: Any) -> Any:
         if typed is None:
             raise Lacking(f"libdevice.{name}")
-        return typed(*given, **named, _semantic=semantic)
+        return typed(*args, **kwargs, _semantic=semantic)
 
     return call
 
 
 def function(symbol: str) -> Callable[..., Array]:
-    """What computes a function of libdevice. Raises Lacking for one that nothing does."""
+    """Return what computes a function of libdevice. Raises Lacking for an unknown one."""
     name = symbol.removeprefix("__nv_").removeprefix("fast_")
-    found = EXACT.get(symbol) or FLOATS.get(name) or FLOATS.get(name.removesuffix("f"))
-    if found is None:
+    result = EXACT.get(symbol) or FLOATS.get(name) or FLOATS.get(name.removesuffix("f"))
+    if result is None:
         raise Lacking(f"libdevice's {symbol}")
-    return found
+    return result
 
 
 def _elementwise(
-    _builder: Any, _name: str, _path: str, symbol: str, given: list[Any], returns: Any, _pure: bool
+    _builder: Any, _name: str, _path: str, symbol: str, handles: list[Any], returns: Any, _pure: bool
 ) -> Any:
     from triton.runtime import interpreter
 
     with np.errstate(all="ignore"):
-        value = function(symbol)(*(handle.data for handle in given))
+        value = function(symbol)(*(handle.data for handle in handles))
     scalar = returns.scalar
     return interpreter.TensorHandle(np.asarray(value).astype(interpreter._get_np_dtype(scalar)), scalar)

@@ -1,8 +1,8 @@
-"""Loads, stores and atomics of Triton's interpreter: inside of tensors only, and undefined where nothing is read.
+"""Loads, stores and atomics of Triton's interpreter: only inside of tensors, with undefined values in masked-off lanes.
 
-Every address is looked up among the storages that the launcher has made or was given; one outside of them is a finding,
-with the distance to the nearest. Lanes that a load masks off without `other` hold what nobody should rely on: NaN and
-large numbers, or ones where it is asked for, so that two runs can be compared. Pointers may come from anywhere.
+Every address is looked up among the launcher's storages and inputs; an address outside is a fault, reported with the
+distance to the nearest. Lanes that a load masks off without `other` hold NaN and large numbers, or ones on request, so
+that two runs can be compared. Pointers may come from anywhere.
 """
 
 import sys
@@ -30,26 +30,26 @@ _OPS: dict[Any, Any] = {
 
 
 class Memory:
-    """The storages that a kernel may touch, and what it did with them."""
+    """The storages that a kernel may access, with checks of its accesses."""
 
     def __init__(self, blocks: Blocks, file: str) -> None:
         self.blocks, self.file = blocks, file
-        self._storages: dict[int, tuple[int, Any]] = {}  # address -> bytes, what keeps it
+        self._storages: dict[int, tuple[int, Any]] = {}  # address -> bytes, owner
         self._names: dict[int, str] = {}
         self._starts: list[int] | None = None
         self.begin()
 
     def begin(self, ones: bool = False) -> None:
-        """Before a launcher is called. `ones`: what masked-off lanes hold."""
+        """Reset the state before a launcher is called. `ones`: masked-off lanes hold ones."""
         self.ones, self.undefined = ones, 0
         self._random = np.random.default_rng(7)
 
     def forget(self) -> None:
-        """All storages."""
+        """Forget all storages."""
         self._storages, self._names, self._starts = {}, {}, None
 
     def know(self, storage: Any, name: str = "") -> None:
-        """A storage that kernels may touch."""
+        """Note a storage that kernels may access."""
         if not storage.nbytes():
             return
         if self._storages.get(storage.data_ptr(), (0, None))[0] < storage.nbytes():
@@ -59,7 +59,7 @@ class Memory:
             self._names[storage.data_ptr()] = name
 
     def reach(self, pointers: Array, mask: Array, size: int, verb: str) -> None:
-        """Raises Found when an address of `size` bytes lies outside of every storage."""
+        """Raise KernelFault when an access of `size` bytes lies outside of every storage."""
         used = pointers.reshape(-1) if mask.all() else pointers[mask]
         if not used.size or self._inside(int(used.min()), int(used.max()) + size):
             return
@@ -71,14 +71,14 @@ class Memory:
             raise KernelFault("wrong", f"{verb} {self._place(int(used[np.argmax(outside)]), size)}")
 
     def _inside(self, low: int, high: int) -> bool:
-        """Whether all from `low` to `high` is in one storage."""
+        """Whether the bytes from `low` to `high` are in one storage."""
         if self._starts is None:
             self._starts = sorted(self._storages)
         at = bisect_right(self._starts, low) - 1
         return at >= 0 and high <= self._starts[at] + self._storages[self._starts[at]][0]
 
     def _place(self, address: int, size: int) -> str:
-        """Where an access is, seen from the nearest storage."""
+        """Describe an access by the nearest storage."""
         if not self._storages:
             return "an address that no tensor has"
 
@@ -90,7 +90,7 @@ class Memory:
         return f"{away(start)} bytes {'before' if address < start else 'past the end of'} {name}"
 
     def other(self, shape: tuple[int, ...], mask: Array, kind: Any) -> Any:
-        """What lanes hold that are masked off without `other`."""
+        """Return the values of lanes that are masked off without `other`."""
         dtype = interpreter._get_np_dtype(kind)
         if mask.all() or self.ones:
             plain = np.ones(shape, dtype=dtype)
@@ -111,7 +111,7 @@ class Memory:
         return frame.f_lineno if frame is not None else 0
 
     def install(self) -> None:
-        """Replaces the builder's methods. Before a candidate is imported."""
+        """Replace the builder's methods. Call it before a candidate is imported."""
         memory = self
 
         def load(_builder: Any, ptrs: Any, mask: Any, other: Any, *_how: Any, **_more: Any) -> Any:
@@ -119,9 +119,9 @@ class Memory:
             dtype = interpreter._get_np_dtype(kind)
             memory.reach(ptrs.data, mask, dtype.itemsize, "reads")
             other = memory.other(ptrs.data.shape, mask, kind) if other is None else other
-            found = native.load(ptrs.data, mask, np.broadcast_to(other.data, ptrs.data.shape), dtype)
-            memory.blocks.read("load", ptrs.data, found)
-            return TensorHandle(found, kind)
+            values = native.load(ptrs.data, mask, np.broadcast_to(other.data, ptrs.data.shape), dtype)
+            memory.blocks.read("load", ptrs.data, values)
+            return TensorHandle(values, kind)
 
         def store(_builder: Any, ptrs: Any, value: Any, mask: Any, *_how: Any, **_more: Any) -> None:
             mask = _mask(ptrs, mask)
@@ -153,7 +153,7 @@ class Memory:
         InterpreterBuilder.create_descriptor_reduce = reduce
 
     def updated(self, op: Any, ptr: Any, value: Any, mask: Array) -> Any:
-        """What memory held before an atomic, lane after lane; 0 where it was masked off."""
+        """Execute an atomic lane by lane; return the old values, 0 for masked-off lanes."""
         kind, dtype = value.dtype.scalar, value.data.dtype
         self.reach(ptr.data, mask, dtype.itemsize, "updates")
         old, changed = np.zeros_like(value.data), False
@@ -169,7 +169,7 @@ class Memory:
 
 
 def _distinct(pointers: Array, mask: Array) -> Iterator[Array]:
-    """Masks of lanes whose addresses differ: lanes of one address take turns."""
+    """Give masks of lanes with different addresses: lanes of one address take turns."""
     left = mask.copy()
     while left.any():
         places = np.flatnonzero(left)
@@ -181,5 +181,5 @@ def _distinct(pointers: Array, mask: Array) -> Iterator[Array]:
 
 
 def _mask(ptrs: Any, mask: Any) -> Array:
-    """Triton's interpreter gives the masks of descriptors as arrays, others as handles."""
+    """Return a mask as an array: Triton's interpreter has arrays for descriptors, else handles."""
     return np.broadcast_to(np.asarray(mask if isinstance(mask, np.ndarray) else mask.data), ptrs.data.shape)

@@ -1,9 +1,9 @@
-"""Products of tiles in Triton's interpreter, as tensor cores make them.
+"""Products of tiles in Triton's interpreter, as tensor cores compute them.
 
 tf32 operands lose the bits that a tensor core does not read; bf16x3 and bf16x6 are sums of products of bf16 parts; an
-accumulator of fp16 is rounded after each 16 products. Scaled products are made of the values times their scales, both
-exact in bf16 and in float32. Sums are float32's, but for the order of the summands; products of fp8 are added up with
-fewer bits on Hopper, which is not modelled, and said.
+fp16 accumulator is rounded after every 16 products. Scaled products multiply the values by their scales, both exact in
+float32. Sums are in float32, in another order. Hopper adds fp8 products with fewer bits, which is not modelled and is
+reported.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from triton.language.semantic import TritonSemantic
 from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
 Array = Any  # numpy array
-STEP = 16  # products that a tensor core adds up before it rounds to an accumulator of fp16
+STEP = 16  # products that a tensor core adds before it rounds to an fp16 accumulator
 _PARTS = {"BF16x3": 2, "BF16x6": 3}  # bf16 numbers that an operand is split into
 _E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], dtype=np.float32)
 
@@ -43,12 +43,12 @@ def _dot(_builder: Any, a: Any, b: Any, d: Any, precision: Any, _imprecise: Any)
 
 
 def _product(x: Array, y: Array) -> Array:
-    """By PyTorch: one thread of it is faster than numpy's several, which wait for one another on a busy machine."""
+    """Multiply by PyTorch, whose one thread is faster than numpy's several on a busy machine."""
     return torch.matmul(*(torch.from_numpy(np.ascontiguousarray(t)) for t in (x, y))).numpy()
 
 
 def _split(x: Array, y: Array, precision: str) -> Iterator[tuple[Array, Array]]:
-    """The operands of the products that one of float32 is made of."""
+    """Give the operands of the products whose sum is a float32 product."""
     if precision == "TF32":
         yield _truncated(x), _truncated(y)
     elif precision in _PARTS:
@@ -97,7 +97,7 @@ def _dot_scaled(
 
 
 def _unpacked(operand: Any, form: Any, axis: int) -> Array:
-    """An operand's values; e2m1 holds two in a byte, the first in its low half."""
+    """Return an operand's values; a byte holds two of e2m1, the first in its low half."""
     if form != ir.ScaleDotElemTypeTY.E2M1:
         return value(operand).astype(np.float32)
     codes = np.moveaxis(operand.data.view(np.uint8), axis, -1)
@@ -106,7 +106,7 @@ def _unpacked(operand: Any, form: Any, axis: int) -> Array:
 
 
 def _scaled(rows: Array, scale: Any) -> Array:
-    """Rows along K times their scales: powers of two (e8m0, 255 is NaN) of equally many neighbours each."""
+    """Return rows along K times their scales: e8m0 (255 is NaN), each for equally many neighbours."""
     if scale is None:
         return rows
     codes = scale.data.view(np.uint8).astype(np.int32)
@@ -115,7 +115,7 @@ def _scaled(rows: Array, scale: Any) -> Array:
 
 
 def install() -> None:
-    """Replaces the builder's methods. Before a candidate is imported."""
+    """Replace the builder's methods. Call it before a candidate is imported."""
     checked = TritonSemantic.dot_scaled
 
     def dot_scaled(
@@ -124,6 +124,6 @@ def install() -> None:
         a_format, b_format = (f if hasattr(f, "value") else tl.constexpr(f) for f in (a_format, b_format))
         return checked(semantic, a, a_scale, a_format, b, b_scale, b_format, *how)
 
-    TritonSemantic.dot_scaled = dot_scaled  # it wants them as the compiler gives them
+    TritonSemantic.dot_scaled = dot_scaled  # it needs constexprs, as from the compiler
     InterpreterBuilder.create_dot = _dot
     InterpreterBuilder.create_dot_scaled = _dot_scaled

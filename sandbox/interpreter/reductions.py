@@ -1,8 +1,8 @@
-"""Reductions, scans and histograms of Triton's interpreter as the compiled code makes them.
+"""Reductions, scans and histograms of Triton's interpreter, computed as in compiled code.
 
-Maxima drop NaN; a maximum's index is found pair by pair, with the rule that the compiled code has for NaN and ties; a
-sum of 16-bit floats is rounded at each step of a tree. Any other function is applied element after element, as
-Triton's interpreter does it, which is slow. The tree is the compiled one but for its order.
+Maxima drop NaN; a maximum's index is found pair by pair, with the compiled rule for NaN and ties; a sum of 16-bit
+floats is rounded at each step of a tree. Other functions are applied element by element by Triton's interpreter, which
+is slow. The tree differs from the compiled one only in its order.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ Combine = Callable[[list[Array], list[Array]], list[Array]]
 
 
 def _tree(parts: list[Array], axis: int, combine: Combine) -> list[Array]:
-    """Halves combined with one another along an axis, until one element is left, which stays."""
+    """Combine halves along an axis until one element is left; the axis stays."""
     while (n := parts[0].shape[axis]) > 1:
         low, high = ([np.take(p, r, axis) for p in parts] for r in (range(n // 2), range(n // 2, n)))
         parts = combine(low, high)
@@ -30,7 +30,7 @@ def _tree(parts: list[Array], axis: int, combine: Combine) -> list[Array]:
 
 
 def _best(better: Any, leftmost: bool) -> Combine:
-    """Of values with their indices: the first if it is better, or as good and further left; else the second."""
+    """Return a function of two (values, indices): the first if better, or equal and further left; else the second."""
 
     def combine(one: list[Array], two: list[Array]) -> list[Array]:
         first = better(one[0], two[0])
@@ -50,65 +50,65 @@ _BEST = {
 _EXTREME = {standard._elementwise_max: np.fmax, standard._elementwise_min: np.fmin}
 
 
-def _reduced(ops: Any, given: tuple[Any, ...]) -> Any:
-    """What `ReduceOps.apply_impl` gives: tensors without the axis, or with it as one element."""
-    ops.axis = _axis(ops, given)
-    kind = given[0].dtype
-    known = _BEST.get(ops.combine_fn) if len(given) == 2 else None
+def _reduced(ops: Any, inputs: tuple[Any, ...]) -> Any:
+    """Reduce as `ReduceOps.apply_impl`: return tensors without the axis, or with it as one element."""
+    ops.axis = _axis(ops, inputs)
+    kind = inputs[0].dtype
+    best = _BEST.get(ops.combine_fn) if len(inputs) == 2 else None
     rounded = ops.combine_fn is standard._sum_combine and kind.is_floating() and kind.primitive_bitwidth <= 16
-    if known is None and not rounded and ops.combine_fn not in (*_EXTREME, standard._sum_combine):
-        return ops.generic_reduce(given)
-    parts, axis = [value(g.handle) for g in given], ops.axis
+    if best is None and not rounded and ops.combine_fn not in (*_EXTREME, standard._sum_combine):
+        return ops.generic_reduce(inputs)
+    parts, axis = [value(g.handle) for g in inputs], ops.axis
     if axis is None:
         parts, axis = [p.reshape(-1) for p in parts], 0
-    if known:
+    if best:
         if kind.is_floating() and np.isnan(parts[0]).any():
             otherwise("a maximum's or minimum's index among NaN, which depends on the order of comparisons")
-        parts = _tree(parts, axis, known)
+        parts = _tree(parts, axis, best)
     elif rounded:
         parts = _tree(parts, axis, lambda a, b: [_rounded(a[0] + b[0], kind)])
     else:
         ufunc = _EXTREME.get(ops.combine_fn, np.add)
         parts = [np.expand_dims(ufunc.reduce(parts[0], axis=axis, dtype=parts[0].dtype), axis)]
-    return [_tensor(p, g.dtype, _shape(ops, given[0], axis)) for p, g in zip(parts, given, strict=True)]
+    return [_tensor(p, g.dtype, _shape(ops, inputs[0], axis)) for p, g in zip(parts, inputs, strict=True)]
 
 
-def _axis(ops: Any, given: tuple[Any, ...]) -> int | None:
-    """Counted from the first; Triton's loops over elements misread one that is counted from the last."""
+def _axis(ops: Any, inputs: tuple[Any, ...]) -> int | None:
+    """Return a nonnegative axis: Triton's loops over elements misread a negative one."""
     axis = getattr(ops.axis, "value", ops.axis)
-    return None if axis is None else int(axis) % given[0].handle.data.ndim
+    return None if axis is None else int(axis) % inputs[0].handle.data.ndim
 
 
 def _rounded(values: Array, kind: Any) -> Array:
-    """Sums as numbers of the type: numpy rounds fp16 itself."""
+    """Round sums to the type; numpy already rounds fp16."""
     return floats.numbers(floats.bits(values, kind), kind) if floats.narrow(kind) else values
 
 
-def _shape(ops: Any, given: Any, axis: int) -> tuple[int, ...]:
-    shape = given.handle.data.shape
+def _shape(ops: Any, first: Any, axis: int) -> tuple[int, ...]:
+    shape = first.handle.data.shape
     if ops.axis is None:
         return (1,) * len(shape) if ops.keep_dims else ()
     return (*shape[:axis], *((1,) if ops.keep_dims else ()), *shape[axis + 1 :])
 
 
 def _tensor(values: Array, kind: Any, shape: tuple[int, ...]) -> Any:
-    made = handle(values.reshape(shape or (1,)), kind.scalar)
-    made.dtype = kind.scalar
-    return tl.core.tensor(made, tl.block_type(kind, list(shape)) if shape else kind)
+    result = handle(values.reshape(shape or (1,)), kind.scalar)
+    result.dtype = kind.scalar
+    return tl.core.tensor(result, tl.block_type(kind, list(shape)) if shape else kind)
 
 
-def _scanned(ops: Any, given: tuple[Any, ...]) -> Any:
-    """What `ScanOps.apply_impl` gives."""
-    ops.axis = _axis(ops, given)
-    turned = [_turned(ops, g) for g in given]
-    known: dict[Any, Any] = {standard._sum_combine: np.cumsum, standard._prod_combine: np.cumprod}
-    numpys = known.get(ops.combine_fn)
-    if numpys is None or floats.narrow(given[0].dtype.scalar):
-        found = ops.generic_scan(turned)
+def _scanned(ops: Any, inputs: tuple[Any, ...]) -> Any:
+    """Scan as `ScanOps.apply_impl`."""
+    ops.axis = _axis(ops, inputs)
+    turned = [_turned(ops, g) for g in inputs]
+    ufuncs: dict[Any, Any] = {standard._sum_combine: np.cumsum, standard._prod_combine: np.cumprod}
+    ufunc = ufuncs.get(ops.combine_fn)
+    if ufunc is None or floats.narrow(inputs[0].dtype.scalar):
+        results = ops.generic_scan(turned)
     else:
         data = turned[0].handle.data
-        found = [_tensor(numpys(data, axis=ops.axis, dtype=data.dtype), given[0].dtype, data.shape)]
-    return [_turned(ops, f) for f in found]
+        results = [_tensor(ufunc(data, axis=ops.axis, dtype=data.dtype), inputs[0].dtype, data.shape)]
+    return [_turned(ops, f) for f in results]
 
 
 def _turned(ops: Any, t: Any) -> Any:
@@ -119,7 +119,7 @@ def _turned(ops: Any, t: Any) -> Any:
 
 
 def _histogram(_builder: Any, data: Any, bins: int, mask: Any) -> Any:
-    """Values outside of the bins are in none."""
+    """Count the values in each bin; others are dropped."""
     inside = (data.data < bins) & (data.data >= 0)
     if mask is not None:
         inside &= mask.data
@@ -127,7 +127,7 @@ def _histogram(_builder: Any, data: Any, bins: int, mask: Any) -> Any:
 
 
 def install() -> None:
-    """Replaces Triton's. Before a candidate is imported."""
+    """Replace Triton's reductions. Call it before a candidate is imported."""
     interpreter.ReduceOps.apply_impl = _reduced
     interpreter.ScanOps.apply_impl = _scanned
     InterpreterBuilder.create_histogram = _histogram

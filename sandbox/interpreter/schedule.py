@@ -1,9 +1,9 @@
-"""Which case is run next, with which configuration of its autotuned launches, and for how long there is time for more.
+"""The order of runs: which case is next, with which configuration of its autotuned launches, until when.
 
-Every case first gets a few configurations, each case other ones than those before it; then come stress inputs, and
-then the configurations that no case had yet, until the time for them is up. What the author listed first is tried
-first; of what lies behind that, the order is drawn from a seed, so that a list that is cut off was a sample of it.
-Plain data in, names and numbers out: it runs nothing.
+Every case first gets a few configurations, other ones than the cases before it. Then come stress inputs, and then
+configurations that no case had, until their time is up. The first configurations of a list are tried first; the others
+in a random order by a seed, so that a list that is cut off was sampled. Plain data in, names and numbers out: runs
+nothing.
 """
 
 import random
@@ -12,13 +12,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-PAIRS_SHARE = 0.1  # of the seconds before, for configurations in cases that had others
+PAIRS_SHARE = 0.1  # of the seconds before, for configurations that only other cases had
 
 
 @dataclass
 class Schedule:
-    """`least`: case -> configurations that it gets in any case. `late` ones are not begun after `begin_by` seconds,
-    nor further configurations after `more_until`."""
+    """The state of the runs of one candidate.
+
+    `least`: case -> number of configurations that it always gets. Cases in `late` are not begun after `begin_by`
+    seconds, further configurations not after `more_until`.
+    """
 
     least: Mapping[str, int]
     late: Collection[str] = ()
@@ -29,26 +32,26 @@ class Schedule:
     began: float = field(default_factory=time.monotonic)
     listed: dict[str, Sequence[str]] = field(default_factory=dict)  # case -> its configurations, once it ran
     tried: dict[str, set[int]] = field(default_factory=dict)  # case -> indices
-    _known: set[str] = field(default_factory=set)  # configurations that some case tried
+    _tried_anywhere: set[str] = field(default_factory=set)  # configurations that some case tried
 
     @classmethod
     def of(cls, request: Mapping[str, Any]) -> "Schedule":
-        told = {n: request[n] for n in ("late", "begin_by", "plain", "more_until", "seed") if n in request}
-        return cls({n: request["configs"][n] for n in request["cases"]}, **told)
+        options = {n: request[n] for n in ("late", "begin_by", "plain", "more_until", "seed") if n in request}
+        return cls({n: request["configs"][n] for n in request["cases"]}, **options)
 
     @property
     def seconds(self) -> float:
         return time.monotonic() - self.began
 
     def ran(self, case: str, index: int, listed: Sequence[str], tells: bool) -> None:
-        """A case was run; `listed` are all its configurations. `tells`: it gave results, and they have elements."""
+        """Note a run. `listed`: all configurations of the case. `tells`: it gave results with elements."""
         self.listed.setdefault(case, listed)
         self.tried.setdefault(case, set()).add(index)
         if tells:
-            self._known.update(listed[index : index + 1])
+            self._tried_anywhere.update(listed[index : index + 1])
 
     def jobs(self) -> Iterator[tuple[str, int]]:
-        """(case, index of a configuration), in turn; `ran` is to be told between them."""
+        """Give (case, index of a configuration) of each run; call `ran` after each."""
         for case in self.least:
             if case in self.late and self.seconds > self.begin_by:
                 continue
@@ -59,22 +62,22 @@ class Schedule:
         yield from self._more(new=False, until=min(self.more_until, self.seconds * (1 + PAIRS_SHARE)))
 
     def _next(self, case: str) -> int | None:
-        """The first that no case tried, or else that this one did not."""
+        """Return the first configuration that no case tried, or else this case did not."""
         left = self._left(case)
-        return next((i for i in left if self.listed[case][i] not in self._known), left[0] if left else None)
+        return next((i for i in left if self.listed[case][i] not in self._tried_anywhere), left[0] if left else None)
 
     def _left(self, case: str) -> list[int]:
         return [i for i in range(len(self.listed[case])) if i not in self.tried[case]]
 
     def _more(self, new: bool, until: float) -> Iterator[tuple[str, int]]:
-        """Further configurations, case by case in turns: those that no case had, or those that other cases had."""
+        """Give further configurations, the cases in turns; with `new` only those that no case had."""
         drawn = random.Random(self.seed)
         queues = {c: self._left(c) for c in self.plain if c in self.listed}
         for queue in queues.values():
             drawn.shuffle(queue)
         while any(queues.values()):
             for case, queue in queues.items():
-                while new and queue and self.listed[case][queue[-1]] in self._known:
+                while new and queue and self.listed[case][queue[-1]] in self._tried_anywhere:
                     queue.pop()
                 if queue and self.seconds < until:
                     yield case, queue.pop()

@@ -1,15 +1,15 @@
-"""One interpreter process at work: the candidate's launcher on each case, in configurations that `schedule.py` says.
+"""One interpreter process: runs the candidate's launcher on each case, in the configurations of `schedule.py`.
 
-The answer is written anew after each run, so that one that does not end costs no other. It holds a list of entries for
-each case, one for each run, with
-- `outputs`, `changed` (names of inputs that are no longer what they were), `in_place` (those of them that outputs lie
-  in), `stray` (bytes written into guard zones), or
-  `error`, its `line`, whether it is the interpreter that lacks something (`unsupported`), and where the interpreter saw
-  what is wrong its `verdict` (wrong, deadlock);
-- `endless`, where the run was ended at its deadline: whether it would not have ended (`deadline.py`);
-- `launched` (kernels that ran with at least one block), `config` (what its configuration is called), `configs` (how
-  many there are), `listed` (their names, in the first entry of a case), and `not_modelled` (what was computed otherwise
-  than the compiled code may do it; nothing where the interpreter has seen what is wrong).
+The answer is rewritten after each run, so that an endless run loses no other. It holds a list of entries for each case,
+one for each run, with
+- `outputs`, `changed` (names of changed inputs), `in_place` (those of them that hold outputs), `stray` (bytes written
+  into guard zones); or
+  `error`, its `line`, whether the interpreter lacks something (`unsupported`), and the `verdict` (wrong, deadlock) if
+  the interpreter found a fault;
+- `endless`, for a run ended at its deadline: whether it would not have ended (`deadline.py`);
+- `launched` (kernels that ran at least one block), `config` (name of its configuration), `configs` (their number),
+  `listed` (their names, in the first entry of a case), and `not_modelled` (what compiled code may compute otherwise;
+  empty for an entry with a verdict).
 """
 
 import json
@@ -40,17 +40,17 @@ from triton.runtime import driver
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction
 
-AGAIN = 10.0  # seconds that a run may have taken for a second one to say what it relies on
+AGAIN = 10.0  # longest run in seconds that is repeated to test for undefined values
 UNDEFINED = "the result depends on what a masked load without `other` gives, which is undefined"
 
 
 def _never(*_args: Any, **_options: Any) -> Any:
-    """Stands for compiling, loading and launching: only a kernel that is not interpreted (Gluon) comes to that."""
+    """Stand in for compiling, loading and launching, which only kernels that are not interpreted (Gluon) reach."""
     raise unsupported.Lacking("a kernel of another language than Triton's")
 
 
 class Session:
-    """Makes this process an interpreter's; there is no way back."""
+    """Turns this process into an interpreter, for good."""
 
     def __init__(self, folder: Path, request: dict[str, Any]) -> None:
         self.folder, self.request = folder, request
@@ -67,12 +67,12 @@ class Session:
         self.blocks.install(self.memory.know)
         self.memory.install()
         self.choice = 0
-        self.lists: dict[str, list[str]] = {}  # of the run that goes on: an autotuned kernel's configurations
+        self.lists: dict[str, list[str]] = {}  # of the current run: autotuned kernel -> its configurations
         self.results: dict[str, list[dict[str, Any]]] = {}
         self._choose()
 
     def _choose(self) -> None:
-        """Replaces the choosing inside `triton.autotune`."""
+        """Replace the choice in `triton.autotune`."""
         session = self
 
         def run(self: Autotuner, *args: Any, **kwargs: Any) -> Any:
@@ -90,7 +90,7 @@ class Session:
         Autotuner.run = run
 
     def work(self) -> None:
-        """Runs what the schedule says, and writes the entries."""
+        """Run the schedule and write the entries."""
         schedule = Schedule.of(self.request)
         for number, (case, index) in enumerate(schedule.jobs() if self._loaded() else ()):
             self.choice = index
@@ -105,7 +105,7 @@ class Session:
         self._write()
 
     def _loaded(self) -> bool:
-        """Whether the candidate could be imported; else that is the answer to each case."""
+        """Import the candidate; return whether that worked. An error becomes the answer to each case."""
         try:
             with cuda_as_cpu.OnCpu(self.memory.know):
                 self.kernel = target.load(self.candidate, "pgo_candidate").kernel
@@ -115,17 +115,17 @@ class Session:
         return not self.results
 
     def _left(self) -> float | None:
-        """Seconds that a run may take; None where nobody says."""
+        """Return the seconds that a run may take; None: no limit."""
         return self.request["until"] - time.monotonic() if "until" in self.request else None
 
     def _write(self) -> None:
-        """What there is so far: a process that is ended at its deadline leaves that."""
+        """Write the results so far, which remain if the process is killed."""
         part = self.folder / "out" / "result.json.part"
         part.write_text(json.dumps(self.results))
         part.replace(part.with_suffix(""))
 
     def _entered(self, case: str, label: str) -> tuple[dict[str, Any], bool]:
-        """The entry of one run, and whether it gave results with elements."""
+        """Return the entry of one run, and whether it gave results with elements."""
         unsupported.noted()
         self.lists.clear()
         tells = False
@@ -140,32 +140,32 @@ class Session:
 
     def _entry(self, case: str, label: str) -> tuple[dict[str, Any], bool]:
         began = time.monotonic()
-        place, given, outs = self._run(case)
+        place, inputs, outs = self._run(case)
         taken = time.monotonic() - began
         saved = tensors.save({str(i): o.contiguous() for i, o in enumerate(outs)}, self.folder / "out", label)
-        changed = tensors.changed(given, self.request["cases"][case], self.folder / "in")
+        changed = tensors.changed(inputs, self.request["cases"][case], self.folder / "in")
         line = self.memory.undefined
         if line and taken < AGAIN:
-            unsupported.noted()  # of numbers that nobody may rely on: what is noted of other ones counts
+            unsupported.noted()  # notes on undefined values do not count
             if not tensors.same(outs, self._run(case, ones=True)[2]):
                 return {"error": UNDEFINED, "line": line, "unsupported": False, "verdict": "wrong"}, False
-        kept = {o.untyped_storage().data_ptr() for o in outs}
-        in_place = [n for n in changed if _storage(given[n]) in kept]
+        out_storages = {o.untyped_storage().data_ptr() for o in outs}
+        in_place = [n for n in changed if _storage(inputs[n]) in out_storages]
         entry = {"outputs": saved, "changed": changed, "in_place": in_place, "stray": place.stray()}
         return entry, any(o.numel() for o in outs)
 
     def _run(self, case: str, ones: bool = False) -> tuple[cuda_as_cpu.OnCpu, dict[str, Any], list[Any]]:
-        """One call of the launcher. `ones`: what masked-off lanes hold, see `memory.py`."""
+        """Call the launcher once. `ones`: masked-off lanes hold ones, see `memory.py`."""
         self.memory.forget()
         self.memory.begin(ones)
         self.blocks.begin()
         torch.manual_seed(0)
         place = cuda_as_cpu.OnCpu(self.memory.know)
         described = self.request["cases"][case]
-        given = tensors.load(described, self.folder / "in", storage=place.storage)
+        inputs = tensors.load(described, self.folder / "in", storage=place.storage)
         with place:
-            out = self.kernel(**given)
-        return place, given, list(out) if isinstance(out, list | tuple) else [out]
+            out = self.kernel(**inputs)
+        return place, inputs, list(out) if isinstance(out, list | tuple) else [out]
 
 
 def _storage(value: Any) -> int:
@@ -173,7 +173,9 @@ def _storage(value: Any) -> int:
 
 
 def _listed(lists: dict[str, list[str]]) -> list[str]:
-    """What the configurations of a run are called, by index: with several autotuned kernels each moves on in its own
-    list, and stays at its end."""
-    most = max((len(labels) for labels in lists.values()), default=1)
-    return ["; ".join(own[min(i, len(own) - 1)] for own in lists.values()) or "as written" for i in range(most)]
+    """Return the names of a run's configurations, by index. With several autotuned kernels each uses its own list, and
+    its last entry beyond the end."""
+    most = max((len(names) for names in lists.values()), default=1)
+    return [
+        "; ".join(labels[min(i, len(labels) - 1)] for labels in lists.values()) or "as written" for i in range(most)
+    ]

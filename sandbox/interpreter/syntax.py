@@ -1,7 +1,7 @@
-"""`and`, `or` and `not` in kernels as Triton's compiler takes them; its interpreter takes them as Python does.
+"""`and`, `or` and `not` in kernels with the meaning of Triton's compiler; its interpreter uses Python's.
 
-Of tensors all operands are evaluated, and combined element by element. Relies on the interpreter rewriting each kernel
-with `FunctionRewriter.ast_transformer`, in a module where its own names can be reached.
+Operands that are tensors are all evaluated, and combined element by element. Relies on the interpreter rewriting each
+kernel with `FunctionRewriter.ast_transformer`, in a module where its own names can be reached.
 """
 
 import ast
@@ -15,7 +15,7 @@ _BOTH, _NOT = "_pgo_agent_logical", "_pgo_agent_not"
 
 
 def logical(name: str, *operands: Callable[[], Any]) -> Any:
-    """`name`: logical_and or logical_or. A plain value that settles it ends the evaluation, as in the compiler."""
+    """Combine operands; `name`: logical_and or logical_or. A deciding plain value ends it, as in the compiler."""
     tensors, last = [], None
     for operand in operands:
         last = operand()
@@ -32,12 +32,12 @@ def logical(name: str, *operands: Callable[[], Any]) -> Any:
 
 
 def negated(operand: Any) -> Any:
-    """Element by element for a block."""
+    """Negate a value, a block element by element."""
     return operand.__not__() if isinstance(operand, tl.tensor) and operand.shape else not operand
 
 
 class Transformer(interpreter.ASTTransformer):
-    """Triton's own, and the logical operators."""
+    """Triton's transformer, which also rewrites the logical operators."""
 
     def visit_Assign(self, node: ast.Assign) -> Any:  # noqa: N802 (ast's name)
         node.value = self.visit(node.value)
@@ -61,7 +61,7 @@ def _call(name: str, *args: ast.expr) -> ast.Call:
 
 
 def install() -> None:
-    """Before a candidate is imported."""
+    """Replace the transformer. Call it before a candidate is imported."""
     setattr(interpreter, _BOTH, logical)
     setattr(interpreter, _NOT, negated)
     interpreter.FunctionRewriter.ast_transformer = Transformer()

@@ -1,6 +1,6 @@
 """Moves tensors between processes as plain bytes and JSON: whole storages, and views of them. No pickle.
 
-The judge reads a candidate's answer with it: what `load` is given may be forged, the files as well.
+The judge reads a candidate's answer with it: the input of `load` may be forged, also the files.
 """
 
 import math
@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from pgo_agent.sandbox.bundle import decode, schema, validate
 
-FILES_LIMIT = 8 << 30  # bytes of all storages together, where the reader does not say less
+FILES_LIMIT = 8 << 30  # bytes of all storages together, by default
 
 
 def save(values: dict[str, Any], folder: Path, name: str) -> dict[str, Any]:
-    """Writes the storages of `values` below `folder`; gives the JSON that `load` takes."""
+    """Write the storages of `values` below `folder`; return the JSON that `load` takes."""
     storages: list[int] = []
     described = {n: _describe(v, storages, folder, name) for n, v in values.items()}
     return {"name": name, "storages": len(storages), "values": described}
@@ -41,14 +41,14 @@ def _describe(v: Any, storages: list[int], folder: Path, name: str) -> Any:
 
 
 def plain(raw: bytes) -> Any:
-    """A storage of these bytes."""
+    """Return a storage of these bytes."""
     return torch.frombuffer(bytearray(raw), dtype=torch.uint8).untyped_storage() if raw else torch.UntypedStorage(0)
 
 
 def load(
     described: dict[str, Any], folder: Path, most: int = FILES_LIMIT, storage: Callable[[bytes], Any] = plain
 ) -> dict[str, Any]:
-    """The values that `save` described, of at most `most` bytes; `storage` makes room for the bytes.
+    """Return the values that `save` described, at most `most` bytes; `storage` makes a storage of bytes.
 
     Raises BadBundle, KeyError, TypeError or AttributeError for what `save` does not write.
     """
@@ -63,12 +63,12 @@ def load(
 
 
 def changed(values: dict[str, Any], described: dict[str, Any], folder: Path) -> list[str]:
-    """Names of those values whose tensors are no longer what the files say, bit by bit."""
+    """Return the names of values whose tensors differ from the files, bit by bit."""
     return [n for n, before in load(described, folder).items() if not same(values[n], before)]
 
 
 def same(now: Any, before: Any) -> bool:
-    """Whether values hold the same, bit by bit."""
+    """Whether values are the same, bit by bit."""
     if isinstance(before, list):
         return len(now) == len(before) and all(same(n, b) for n, b in zip(now, before, strict=True))
     if not isinstance(before, torch.Tensor):
@@ -85,10 +85,10 @@ def _restore(v: dict[str, Any], storages: list[Any], most: int) -> Any:
         return [_restore(x, storages, most) for x in v["list"]]
     if "plain" in v:
         return v["plain"]
-    given = decode.tensor(v)
-    decode.need(given.storage < len(storages), "a tensor of a storage that is not there")
+    tensor = decode.tensor(v)
+    decode.need(tensor.storage < len(storages), "a tensor of a storage that is not there")
     # torch would make the storage larger
-    decode.need(decode.last_byte(given) <= storages[given.storage].nbytes(), "a view beyond its storage")
-    decode.need(math.prod(given.size) * schema.ITEMSIZE[given.dtype] <= most, "a view that repeats its storage")
-    t = torch.empty(0, dtype=getattr(torch, given.dtype))
-    return t.set_(storages[given.storage], given.offset, given.size, given.stride)
+    decode.need(decode.last_byte(tensor) <= storages[tensor.storage].nbytes(), "a view beyond its storage")
+    decode.need(math.prod(tensor.size) * schema.ITEMSIZE[tensor.dtype] <= most, "a view that repeats its storage")
+    t = torch.empty(0, dtype=getattr(torch, tensor.dtype))
+    return t.set_(storages[tensor.storage], tensor.offset, tensor.size, tensor.stride)

@@ -1,6 +1,6 @@
-"""What the interpreter lacks or models otherwise than the compiled code: it is said, and never a kernel's fault.
+"""What the interpreter lacks or computes otherwise than compiled code: it is reported, and never a kernel's fault.
 
-`Lacking` ends an interpretation that cannot go on; `otherwise` notes what was computed, but not as a GPU would.
+`Lacking` ends a run that cannot go on; `otherwise` notes what was computed, but not as on a GPU.
 """
 
 
@@ -12,10 +12,10 @@ class Lacking(NotImplementedError):
 
 
 class KernelFault(Exception):
-    """What the interpreter saw a kernel do wrong: its verdict ("wrong" or "deadlock") and one line."""
+    """The interpreter found a kernel at fault: the verdict ("wrong" or "deadlock") and one line."""
 
-    def __init__(self, verdict: str, said: str) -> None:
-        super().__init__(said)
+    def __init__(self, verdict: str, message: str) -> None:
+        super().__init__(message)
         self.verdict = verdict
 
 
@@ -23,12 +23,12 @@ _otherwise: set[str] = set()
 
 
 def otherwise(what: str) -> None:
-    """Notes something that was interpreted otherwise than the compiled code does it."""
+    """Note something that compiled code computes otherwise."""
     _otherwise.add(what)
 
 
 def noted() -> list[str]:
-    """What was noted since the last call, sorted."""
-    found = sorted(_otherwise)
+    """Return the notes since the last call, sorted, and clear them."""
+    notes = sorted(_otherwise)
     _otherwise.clear()
-    return found
+    return notes

@@ -1,8 +1,8 @@
 """What runs between two instructions of machine code, where that is always the same but for the turns of one loop.
 
 Works on instructions with branch targets and relies on `machine_loops.py` for loops. Knows nothing of scopes and
-clocks; `ipc.py` counts with it. A predicated instruction counts whether its predicate holds or not: it is issued all
-the same.
+clocks; `instructions_per_cycle.py` counts with it. A predicated instruction counts whether its predicate holds or not:
+it is issued all the same.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

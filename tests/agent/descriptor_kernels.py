@@ -8,8 +8,8 @@ from random import Random
 from textwrap import indent
 from typing import Any
 
-from pgo_agent.agent.moves import tma_descriptors
 from pgo_agent.agent.moves.move import RewriteInput
+from pgo_agent.agent.moves.rewrites import tma_descriptors
 from pgo_agent.sandbox import devices
 
 from tests.agent.composing import HEADER

@@ -34,7 +34,7 @@ from pgo_agent.sandbox.judge.results.error_bounds import Bound
 from pgo_agent.sandbox.judge.results.numerics import Comparison
 from pgo_agent.sandbox.judge.results.stress_inputs import STRESS_INPUTS
 from pgo_agent.sandbox.judge.timing import bootstrap
-from pgo_agent.sandbox.judge.timing import verdict as timing_verdict
+from pgo_agent.sandbox.judge.timing import decision as timing_verdict
 from pgo_agent.sandbox.profile import gpu_passes, static
 from pgo_agent.sandbox.profile.gpu_passes import GpuPassContext
 from pgo_agent.sandbox.profile.timeline.instrumented_build import KernelRef

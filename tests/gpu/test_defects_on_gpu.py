@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from pgo_agent.agent.commands import profile
-from pgo_agent.agent.profile.check_numbers import unfounded
+from pgo_agent.agent.profile.quoted_numbers import unfounded
 from pgo_agent.agent.profile.summarize import summarize
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import RunSettings

@@ -1,6 +1,6 @@
 """`relay:DIR`: each prompt becomes a file in DIR; a person or any agent writes the reply into a file beside it.
 
-`NNN-HASH-request.md` appears whole or not at all; `NNN-HASH-reply.md` is read once it is complete (`settled_file.py`).
+`NNN-HASH-request.md` appears whole or not at all; `NNN-HASH-reply.md` is read once it is complete (`finished_file.py`).
 NNN counts the requests in DIR. HASH is of run and prompt, so a resumed run finds its request and reply again, and runs
 can share a DIR. A new DIR is private to its owner; anybody who can read an existing one can read the kernel. Only the
 head of a reply is read here: its content is judged like any other.
@@ -12,7 +12,7 @@ import re
 import time
 from pathlib import Path
 
-from pgo_agent.agent.llm.models import settled_file
+from pgo_agent.agent.llm.models import finished_file
 from pgo_agent.agent.llm.models.types import FREE, OPTIMIZER, Asker, Form, Reply, Suspended, count, signed, whole
 from pgo_agent.agent.llm.replies import LONGEST
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
@@ -71,12 +71,12 @@ class RelayModel:
             self._note(reply, f"is not UTF-8 (byte {e.start + 1}): what is not was replaced")
         return text[: LONGEST + 1]  # a character more than the parser takes: it says that the reply is too long
 
-    def _awaited(self, request: Path, reply: Path, role: str) -> settled_file.Dropped:
+    def _awaited(self, request: Path, reply: Path, role: str) -> finished_file.Dropped:
         reported: set[str] = set()
         while True:
             try:
-                return settled_file.read(reply, 4 * (LONGEST + 1))
-            except settled_file.NotYet as e:
+                return finished_file.read(reply, 4 * (LONGEST + 1))
+            except finished_file.NotYet as e:
                 if not self.asker.wait:
                     raise Suspended(request, reply, str(e)) from None
                 if not reported:
@@ -140,7 +140,7 @@ def _tokens(text: str) -> tuple[int | None, int | None]:
     return (count(int(match[1])), count(int(match[2]))) if match else (None, None)
 
 
-def _since(request: Path, dropped: settled_file.Dropped) -> float:
+def _since(request: Path, dropped: finished_file.Dropped) -> float:
     """Seconds between request and reply, by the times of their files."""
     try:
         return max(dropped.written - request.lstat().st_mtime, 0.0)

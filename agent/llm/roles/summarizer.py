@@ -2,7 +2,7 @@
 
 It starts from the embedded summaries (`summarize.py`) and the figures of the passes. Its reply is a JSON object:
 `cases`, an entry for each with its name, `text`, and `order`, the labels of its bottlenecks, the costliest first. A
-text is accepted if it keeps within the budget and the profile has every number in it (`check_numbers.py`). Omitted
+text is accepted if it keeps within the budget and the profile has every number in it (`quoted_numbers.py`). Omitted
 labels follow in the embedded order. A case that is not accepted keeps its embedded summary.
 """
 
@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pgo_agent.agent.profile.case_profile import CaseProfile
-from pgo_agent.agent.profile.check_numbers import unfounded
 from pgo_agent.agent.profile.format import percent, printed
+from pgo_agent.agent.profile.quoted_numbers import unfounded
 from pgo_agent.agent.profile.summarize import BUDGET, tokens
 from pgo_agent.agent.profile.summary import Bottleneck, Summary
 from pgo_agent.agent.text import line

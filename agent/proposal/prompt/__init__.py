@@ -12,7 +12,7 @@ and reads no reply. Reference, held-out cases and tolerances stay out: `kernel_p
 from pgo_agent.agent.proposal.prompt.collect import check, gather
 from pgo_agent.agent.proposal.prompt.inputs import Code, Facts
 from pgo_agent.agent.proposal.prompt.layout import TEMPLATE, prompt, prompt_hash, render
-from pgo_agent.agent.proposal.prompt.token_budget import Prompt, TooLong, left_out
+from pgo_agent.agent.proposal.prompt.sections import Prompt, TooLong, left_out
 
 __all__ = [
     "TEMPLATE",

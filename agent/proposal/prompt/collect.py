@@ -25,7 +25,7 @@ from pgo_agent.agent.proposal.predicates import Inputs
 from pgo_agent.agent.proposal.prompt import applicable_moves, attempts, cards, hot_loop
 from pgo_agent.agent.proposal.prompt.inputs import Code, Facts
 from pgo_agent.agent.proposal.prompt.layout import prompt
-from pgo_agent.agent.proposal.prompt.token_budget import TooLong
+from pgo_agent.agent.proposal.prompt.sections import TooLong
 from pgo_agent.agent.run import incumbent, steering
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record import profiles, shipped_results

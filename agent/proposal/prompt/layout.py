@@ -14,7 +14,7 @@ from typing import Any
 from pgo_agent.agent import text as printable
 from pgo_agent.agent.llm import templates
 from pgo_agent.agent.proposal.prompt.inputs import Facts
-from pgo_agent.agent.proposal.prompt.token_budget import Prompt, Section, fitted
+from pgo_agent.agent.proposal.prompt.sections import Prompt, Section, fitted
 from pgo_agent.sandbox.ttgir.edits import reference
 
 TEMPLATE = "optimizer"

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from pgo_agent.agent import text
 from pgo_agent.agent.exit_codes import FAULTY
-from pgo_agent.agent.run import incumbent, own_list
+from pgo_agent.agent.run import incumbent, shipped_configurations
 from pgo_agent.agent.run.record import user_requests
 from pgo_agent.agent.run.record.baseline import Unfit
 from pgo_agent.agent.run.record.candidate import Candidate
@@ -261,7 +261,7 @@ def _proofs(store: Store, run: Run, winner: Tried | None, tried: tuple[Tried, ..
 
 
 def _lost(run: Run) -> str:
-    return own_list.lost(run.summary) if isinstance(run.summary, MeasuredRun) else ""
+    return shipped_configurations.lost(run.summary) if isinstance(run.summary, MeasuredRun) else ""
 
 
 def _ranking(run: Run) -> tuple[KnownSpeed, ...]:

@@ -7,7 +7,7 @@ import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from pgo_agent.agent.run import own_list
+from pgo_agent.agent.run import shipped_configurations
 from pgo_agent.agent.run.record.candidate import Candidate
 from pgo_agent.agent.run.record.run import Run
 from pgo_agent.agent.run.record.store import Store
@@ -68,7 +68,7 @@ def comparison(store: Store, run: Run, winner: Candidate) -> Comparison:
     """Compare the winner with the baselines. Raises UsageFault and EnvironmentFault when builds are missing, Unreadable
     for TTGIR that Triton did not print.
     """
-    picked = [own_list.AUTOTUNED] if run.baseline and own_list.differ(run.baseline) else []
+    picked = [shipped_configurations.AUTOTUNED] if run.baseline and shipped_configurations.differ(run.baseline) else []
     sides = [diff.side(store, run, name) for name in (*diff.BASELINES, *picked, winner.id)]
     return Comparison(
         tuple(_kernels(store, run, sides)),

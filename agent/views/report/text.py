@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from pgo_agent.agent.run.own_list import AUTOTUNED
+from pgo_agent.agent.run.shipped_configurations import AUTOTUNED
 from pgo_agent.agent.views.profile import format
 from pgo_agent.agent.views.profile.page import Table
 from pgo_agent.agent.views.profile.timeline_layout import lanes

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pgo_agent.agent.run.own_list import AUTOTUNED
 from pgo_agent.agent.run.record.baseline import Work
 from pgo_agent.agent.run.record.run import Run
 from pgo_agent.agent.run.record.run_summary import MeasuredRun
+from pgo_agent.agent.run.shipped_configurations import AUTOTUNED
 from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.judge.timing import bootstrap
 from pgo_agent.sandbox.judge.timing.bootstrap import Interval

@@ -1,4 +1,4 @@
-"""Stage synchronisation: blocks that wait for blocks, and launches that start before those before them have ended.
+"""Stage synchronisation: blocks that wait for other blocks, and launches that overlap earlier ones.
 
-`stage.stage` reads TTGIR and plans on the CPU. Barriers and copies inside of a block are the stage `deadlock`'s part.
+`stage.stage` reads TTGIR and plans on the CPU. Barriers and copies inside of a block belong to the stage `deadlock`.
 """

@@ -1,10 +1,10 @@
-"""Rule: blocks that wait for blocks get what they wait for, with the blocks of the grid that a GPU holds at a time.
+"""Rule: a block that waits for other blocks must not wait forever, with as many blocks as a GPU holds at a time.
 
-Runs the numbers of all blocks of a launch (`scalars`) in the order in which GPUs start blocks, so many at a time as
-are resident, turn by turn. If nobody can go on, the launch hangs in that order. Where that ends well but not with one
-block at a time, it rests on blocks being resident together: that is promised by a cooperative launch only.
+Executes the numbers of all blocks of a launch (`scalar_machine.py`) in the order in which GPUs start blocks, as many at
+a time as are resident, in turns. If no block can go on, the launch hangs. If it ends, but not with one block at a time,
+it needs blocks that are resident together, which only a cooperative launch promises.
 
-One order of turns is tried, not all; memory that is not filled by the plan before the launch is not known.
+Tries one order of turns, not all. Memory that the plan does not fill before the launch is unknown.
 """
 
 import math
@@ -27,13 +27,13 @@ MOST_OPS = 300_000  # executed for one launch, twice: one to two seconds each
 
 @dataclass(frozen=True)
 class WaitingLaunch:
-    """One launch of a kernel, and what it finds."""
+    """One launch of a kernel, and the state before it."""
 
     step: Mapping[str, Any]  # of a plan
-    first: Mapping[int, int]  # storage -> what the plan fills it with before
+    first: Mapping[int, int]  # storage -> the number that the plan filled it with
     resident: int  # blocks that a GPU holds at a time
     cooperative: bool
-    secret: bool = False  # of a held-out case: its numbers are told to nobody
+    secret: bool = False  # of a held-out case: its numbers are never shown
 
     @property
     def blocks(self) -> int:
@@ -45,11 +45,11 @@ class Ended:
     """How the blocks of a launch ended."""
 
     finished: int
-    waits: Mapping[int, Wait]  # number of a block -> where it stands for good
+    waits: Mapping[int, Wait]  # number of a block -> where it waits forever
 
 
 def rule(module: Module, values: Flow, waits: list[Spin], launch: WaitingLaunch) -> tuple[list[Finding], int]:
-    """What breaks it in one launch of a kernel that has such loops, and how many blocks were run."""
+    """Return what breaks the rule in one launch of a kernel with waiting loops, and how many blocks were run."""
     loops = {s.loop.line: at(module, s.loop) for s in waits}
     try:
         together = _Blocks(module, values, waits, launch).run(min(launch.resident, launch.blocks))
@@ -83,7 +83,7 @@ def _stuck(module: Module, ended: Ended, launch: WaitingLaunch, loops: Mapping[i
 
 
 class _Blocks:
-    """All blocks of a launch, so many at a time."""
+    """All blocks of a launch, a limited number at a time."""
 
     def __init__(self, module: Module, values: Flow, waits: list[Spin], launch: WaitingLaunch) -> None:
         self.memory = Memory(launch.first)
@@ -94,12 +94,12 @@ class _Blocks:
         self.running: dict[int, Run] = {}
         self.ready: deque[int] = deque()
         self.asleep: dict[int, Wait] = {}
-        self.waiting: dict[Address, deque[int]] = defaultdict(deque)  # blocks that read there, the first come first
+        self.waiting: dict[Address, deque[int]] = defaultdict(deque)  # blocks that read there, oldest first
         self.stood: dict[int, Wait] = {}
         self.finished = 0
 
     def run(self, places: int) -> Ended:
-        """Until all ended, or none can go on. Raises Lost."""
+        """Run until all blocks ended, or none can go on. Raises Lost."""
         while True:
             while len(self.running) < places and (following := next(self.todo, None)):
                 self.running[following[0]] = self.kernel.block(following[1])
@@ -113,7 +113,7 @@ class _Blocks:
             self.turn(self.ready.popleft())
 
     def turn(self, number: int) -> None:
-        """Lets a block go on until it waits, or ends; and wakes who waits for what it changed."""
+        """Run a block until it waits or ends; wake the blocks that wait for what it changed."""
         wait = next(self.running[number], None)
         if wait is None:
             del self.running[number]
@@ -130,7 +130,7 @@ class _Blocks:
         self.memory.changed.clear()
 
     def wake(self, line: "deque[int]") -> None:
-        """Those first in line whose wait is over, as it is now: one that then takes a lock keeps the others asleep."""
+        """Wake the first block whose wait is over. If it takes a lock, the others stay asleep."""
         while line and (line[0] not in self.asleep or self.asleep[line[0]].over(self.memory)):
             number = line.popleft()
             if self.asleep.pop(number, None):
@@ -139,13 +139,13 @@ class _Blocks:
 
 
 def _programs(grid: list[int]) -> Iterator[tuple[int, tuple[int, int, int]]]:
-    """The blocks in the order in which they start: x fastest."""
+    """Return the blocks in the order in which they start: x fastest."""
     x, y, z = grid
     return ((n, (n % x, n // x % y, n // (x * y))) for n in range(x * y * z))
 
 
 def _arguments(step: Mapping[str, Any]) -> list[Value]:
-    """Numbers and addresses of a launch; a tensor's begins at its offset."""
+    """Return the numbers and addresses of a launch; a tensor's address begins at its offset."""
     arguments: list[Value] = []
     for v in launches.values(step["signature"], step["args"]):
         if isinstance(v, dict) and "t" in v:
@@ -158,7 +158,7 @@ def _arguments(step: Mapping[str, Any]) -> list[Value]:
 
 
 def matters(values: Flow, waits: list[Spin]) -> set[int]:
-    """Operations that hold a wait, or touch what is waited for, all that hold those, and what decides about them."""
+    """Return the operations that wait or touch what is waited for, those around them, and what they depend on."""
     touched = {id(t.op): t.roots for t in values.touches()}
     flags = frozenset[int]().union(*(touched.get(id(r), frozenset()) for s in waits for r in s.reads))
     relevant = [id(op) for op in values.order if touched.get(id(op), frozenset()) & flags or _waits(op, waits)]

@@ -1,8 +1,8 @@
-"""Where the values of a kernel's TTGIR come from: which arguments' memory an operation touches, what a condition read.
+"""Where the values of a kernel's TTGIR come from: whose memory an operation touches, what a condition has read.
 
-Follows values through every operation, through loops, branches and warp-specialized regions by position. That a value
-depends on another says "may": offsets, masks and counts are not computed. Memory that an address was loaded from, and
-what a called function does, are not followed: such an operation may touch anything.
+Follows values through every operation; through loops, branches and warp-specialized regions by position. A dependence
+means "may": offsets, masks and counts are not computed. Addresses loaded from memory and called functions are not
+followed: such an operation may touch anything.
 """
 
 import re
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pgo_agent.sandbox.ttgir.tree import Argument, Block, Module, Op
 
-ANYTHING = -1  # in place of an argument: its memory is not known
+ANYTHING = -1  # in place of an argument: any memory
 READS = frozenset(
     {
         "tt.load",
@@ -28,7 +28,7 @@ TMA_STORES = frozenset({"ttng.async_tma_copy_local_to_global", "ttng.async_tma_s
 TMA_REDUCES = frozenset({"tt.descriptor_reduce", "ttng.async_tma_reduce"})
 _WRITES = STORES | TMA_STORES | TMA_REDUCES
 _IN_ASSEMBLY = re.compile(r"\b(ld|st|red|atom|cp|multimem|prefetch)\b")
-Path = tuple[tuple[int, int], ...]  # of each operation that holds it: its identity, and which of its regions
+Path = tuple[tuple[int, int], ...]  # for each enclosing operation: its identity, and the index of the region
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Flow:
     """The values of one kernel."""
 
     def __init__(self, module: Module) -> None:
-        self.order: list[Op] = []  # as they stand in the text
+        self.order: list[Op] = []  # in the order of the text
         self.paths: dict[int, Path] = {}  # by the identity of an operation
         self.places: dict[int, int] = {}  # in that order
         self.operands: dict[int, list[int]] = {}  # its values, as numbers
@@ -66,7 +66,7 @@ class Flow:
     # questions --------------------------------------------------------------------------------------------------------
 
     def touches(self) -> Iterator[Touch]:
-        """All operations on global memory, in the order of the text."""
+        """Give all operations on global memory, in the order of the text."""
         for op in self.order:
             if op.name in READS | ATOMICS | _WRITES:
                 first = self.operands[id(op)][:1]
@@ -77,21 +77,21 @@ class Flow:
                 yield Touch(op, roots, True, True)
 
     def roots(self, values: Iterable[int]) -> frozenset[int]:
-        """The arguments whose memory these values may be addresses of."""
+        """Return the arguments into whose memory these values may point."""
         roots = {self._roots.get(v, ANYTHING if v in self._read else None) for v in self._back(values)}
         return frozenset(r for r in roots if r is not None)
 
     def read_for(self, values: Iterable[int]) -> list[Op]:
-        """The reads of memory that these values are computed from."""
+        """Return the reads of memory that these values are computed from."""
         return [self._read[v] for v in self._back(values, True) if v in self._read]
 
     def needed(self, ops: Iterable[int]) -> set[int]:
-        """Identities of these operations, and of those whose results they are given, as far as memory."""
+        """Return the identities of these operations and of all that they depend on, back to memory."""
         values = self._back((v for op in ops for v in self.operands[op]), True)
         return {*ops, *(self._made[v] for v in values if v in self._made)}
 
     def _back(self, values: Iterable[int], numbers: bool = False) -> set[int]:
-        """All values that these are made of, as far as memory. Numbers got from memory are no part of an address."""
+        """Return all values that these depend on, back to memory. Loaded numbers are skipped unless `numbers`."""
         seen: set[int] = set()
         left = list(values)
         while left:
@@ -106,15 +106,15 @@ class Flow:
         return any("ptr<" in t for t in self._read[v].result_types)
 
     def between(self, first: Op, last: Op) -> list[Op]:
-        """What stands between two operations."""
+        """Return the operations between two others."""
         return self.order[self.places[id(first)] + 1 : self.places[id(last)]]
 
     def inside(self, op: Op, held: Op) -> bool:
-        """Whether an operation stands in a region of another."""
+        """Whether `held` is in a region of `op`."""
         return any(holder == id(op) for holder, _ in self.paths[id(held)])
 
     def follows(self, op: Op, first: Op) -> bool:
-        """Whether an operation, once it runs, comes behind the first: it stands in that one's block, or deeper."""
+        """Whether `op` always runs after `first`: it comes later, in the same block or deeper."""
         return self.places[id(op)] > self.places[id(first)] and self._within(op, first)
 
     def _within(self, op: Op, first: Op) -> bool:
@@ -122,7 +122,7 @@ class Flow:
         return self.paths[id(op)][: len(path)] == path
 
     def apart(self, a: Op, b: Op) -> bool:
-        """Whether the two stand in the two ways of one branch."""
+        """Whether the two are in different ways of one branch."""
         pairs = zip(self.paths[id(a)], self.paths[id(b)], strict=False)
         return any(x[0] == y[0] and x[1] != y[1] for x, y in pairs)
 
@@ -133,7 +133,7 @@ class Flow:
         return len(self._sources) - 1
 
     def _block(self, block: Block, scope: dict[str, int], path: Path) -> list[int]:
-        """Reads a block; the values that it ends with."""
+        """Read a block; return the operands of its last operation."""
         values: list[int] = []
         for op in block.ops:
             values = [scope[v] if v in scope else self._value() for v in op.operands]
@@ -151,7 +151,7 @@ class Flow:
         return values
 
     def _regions(self, op: Op, values: list[int], scope: dict[str, int], path: Path) -> list[set[int]]:
-        """Reads the regions of an operation; what its results come from, by position."""
+        """Read the regions of an operation; return the sources of its results, by position."""
         initial = values[3:] if op.name == "scf.for" else values
         first: list[int] = []  # what the first region begins with
         ends: list[list[int]] = []
@@ -194,10 +194,10 @@ def _touching_assembly(op: Op) -> bool:
 
 
 def scalar(op: Op) -> bool:
-    """Whether an operation is on one address, which one thread of a block does."""
+    """Whether an operation is on one address: one thread of a block executes it."""
     return bool(op.operand_types) and not op.operand_types[0].startswith("tensor")
 
 
 def says(op: Op, what: str) -> bool:
-    """Whether an operation is assembly with that in it."""
+    """Whether an operation is inline assembly that contains `what`."""
     return "inline_asm" in op.name and any(what in word for word in op.words)

@@ -1,11 +1,11 @@
-"""Rule: a launch that may start before those before it have ended waits for them before it touches their memory.
+"""Rule: a launch that may start early must wait for the launches before it before it touches their memory.
 
-`launch_pdl` lets a kernel start while the one before it still runs (programmatic dependent launch); only what comes
-behind its `griddepcontrol.wait` finds the memory of that one complete (PTX, griddepcontrol). A wait is for the launch
-before and for what that one had waited for itself: a launch without one hides those before it from those behind it.
-Launches without the switch, and torch ops, start when all before them have ended.
+`launch_pdl` lets a kernel start while the one before it still runs (programmatic dependent launch). Only behind its
+`griddepcontrol.wait` is the memory of that one complete (PTX, griddepcontrol). The wait covers the launch before and
+what that launch itself waited for: a launch without a wait hides those before it from those behind it. Launches without
+`launch_pdl`, and torch ops, start when all before them have ended.
 
-Touches of one storage are taken to meet: offsets are not computed.
+Two touches of one storage are taken to overlap: offsets are not computed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ class Use:
 
 @dataclass(frozen=True)
 class Text:
-    """One kernel of the plan, read."""
+    """One kernel of the plan, parsed."""
 
     name: str
     module: Module
@@ -42,7 +42,7 @@ class Text:
 
 
 def rule(plan: Mapping[str, Any], texts: Mapping[str, Text]) -> Iterator[Finding]:
-    """What breaks it in one plan; `texts` has all of its kernels."""
+    """Give what breaks the rule in one plan; `texts` has all of its kernels."""
     running: set[int] = set()  # steps that may still run when the next one starts
     done: list[Sequence[Use]] = []
     for n, step in enumerate(plan["steps"]):
@@ -77,7 +77,7 @@ def _overlap(a: Use, b: Use) -> bool:
 
 
 def _first(uses: Sequence[Use], text: Text) -> Iterator[Finding]:
-    """What comes before a plan is not known, but the inputs were made by something."""
+    """Give a finding if the first launch does not wait: something unknown made the inputs."""
     use = next((u for u in uses if not u.waited), None)
     if use:
         sentence = (
@@ -98,7 +98,7 @@ def _uses(step: Mapping[str, Any], text: Text) -> Iterator[Use]:
 
 
 def _op(step: Mapping[str, Any]) -> Iterator[Use]:
-    """A torch op's: reads and writes all that it is given."""
+    """Give the uses of a torch op: it may read and write all its tensors."""
     for storage in _tensors(step):
         yield Use(storage, True, True, str(step.get("op", "")).removesuffix(".default"))
 
@@ -115,7 +115,7 @@ def _tensors(value: Any) -> Iterator[int]:
 
 
 def storages(step: Mapping[str, Any]) -> dict[int, int]:
-    """Which storage each argument of a kernel is given, by the argument's position."""
+    """Return the storage of each tensor argument, by the argument's position."""
     result = {}
     for n, v in enumerate(launches.values(step["signature"], step["args"])):
         tensor = v.get("desc", v) if isinstance(v, Mapping) else {}
@@ -125,10 +125,10 @@ def storages(step: Mapping[str, Any]) -> dict[int, int]:
 
 
 def behind(module: Module) -> set[int]:
-    """Identities of the operations that run after the kernel's wait, whichever way it goes."""
+    """Return the identities of the operations that run after the kernel's wait on every path."""
     operations: set[int] = set()
     _walk(module.kernel.regions[0].blocks[0], False, operations)
-    for block in module.kernel.regions[0].blocks[1:]:  # after a jump: those in which it does not wait itself
+    for block in module.kernel.regions[0].blocks[1:]:  # after a jump, with the state at the end of the first block
         _walk(block, _walk(module.kernel.regions[0].blocks[0], False, set()), operations)
     return operations
 
@@ -138,7 +138,7 @@ def _waits(text: Text) -> bool:
 
 
 def _walk(block: Block, waited: bool, operations: set[int]) -> bool:
-    """Notes what runs behind a wait; whether the block's end does."""
+    """Note what runs behind a wait; return whether the block's end does."""
     for op in block.ops:
         if waited:
             operations.add(id(op))

@@ -1,4 +1,4 @@
-"""What a rule of this stage finds in a kernel or a plan."""
+"""A finding of a rule of this stage, in a kernel or a plan."""
 
 from dataclasses import dataclass
 
@@ -11,18 +11,20 @@ ORDER = (Verdict.DEADLOCK, Verdict.RACE, Verdict.UNDECIDED)  # the gravest first
 
 @dataclass(frozen=True)
 class Finding:
+    """One broken rule, or why a rule could not be decided."""
+
     verdict: Verdict
     sentence: str  # one line that a person understands
-    rule: str  # which one says so
-    case: str = ""  # the held-out case in whose launch it was seen; empty: in a public one, or in the text
+    rule: str  # name of the rule
+    case: str = ""  # the held-out case of the launch; empty: a public one, or none
 
 
 def at(module: Module, op: Op) -> str:
-    """Where an operation stands, as "line 12 (kernel.py:20)"."""
+    """Return the location of an operation: "line 12 (kernel.py:20)"."""
     loc = place(module.locations.frames(op.location))
     return f"line {op.line} ({loc})" if loc else f"line {op.line}"
 
 
 def called(module: Module, op: Op) -> str:
-    """An operation and where it stands: "the atomic_rmw at line 12"."""
+    """Return an operation with its location: "the atomic_rmw at line 12"."""
     return f"the {op.name.rpartition('.')[2]} at {at(module, op)}"

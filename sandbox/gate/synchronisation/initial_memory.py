@@ -1,4 +1,4 @@
-"""What the steps of a plan leave in memory, as far as it is one number everywhere: how flags and counters begin."""
+"""Storages that a plan fills with one number before a launch: the initial values of flags and counters."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ _FILLED = {"full": 1, "full_like": 1, "new_full": 2, "fill_": 1}  # which of its
 
 
 def before(steps: Sequence[Mapping[str, Any]], launch: int) -> dict[int, int]:
-    """Storage -> the number that all of it holds when that step begins; those that hold anything else are left out."""
+    """Return storage -> the number that all of it holds when step `launch` begins; others are left out."""
     held: dict[int, int] = {}
     for step in steps[:launch]:
         if "kernel" in step:

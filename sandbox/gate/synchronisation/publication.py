@@ -1,12 +1,12 @@
-"""Rule: what a block stores and another one loads in the same launch is published, and what guards the load acquires.
+"""Rule: a store that another block loads in the same launch must be released, and the load must acquire it.
 
-A load is guarded where it comes behind a loop that waits for a flag, or in a branch that a counter decides. What it
-loads must have been stored, then, by all threads of the block: a barrier, and an atomic on the flag that releases
-(PTX memory model: a release pattern needs both, for the atomic is one thread's); the flag must be read by an atomic
-that acquires. Atomics with `relaxed`, in the scope of a block, plain and volatile accesses order nothing.
+A load is guarded where it comes behind a loop that waits for a flag, or in a branch that a counter decides. Then all
+threads of the storing block must have stored: this needs a barrier, and a releasing atomic on the flag (PTX memory
+model: the atomic is one thread's, so a release pattern needs both). The flag must be read by an acquiring atomic.
+Atomics that are `relaxed` or in block scope, and plain or volatile accesses, order nothing.
 
-Does not know which addresses of a tensor are meant: a store and a load of the same memory are taken to meet where a
-flag stands between them. Data that is handed on without a flag is not seen.
+Does not know addresses within a tensor: a store and a load of the same memory with a flag between them are taken to
+overlap. Data passed without a flag is missed.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ from pgo_agent.sandbox.ttgir.tree import Module, Op
 
 RULE = "published"
 _BARRIERS = frozenset({"gpu.barrier", "ttg.barrier", "ttg.local_barrier", "nvvm.barrier0"})
-_BY_CHANCE = frozenset(  # their lowering may make the threads of a block meet
+_BY_CHANCE = frozenset(  # their lowering may synchronise the threads of a block
     {"tt.reduce", "tt.scan", "ttg.convert_layout", "ttg.local_alloc", "ttg.local_store", "ttg.local_load"}
 )
 _FENCES = ("membar", "fence.acq_rel", "fence.sc")
@@ -29,7 +29,7 @@ _FENCES = ("membar", "fence.acq_rel", "fence.sc")
 
 @dataclass(frozen=True)
 class Guard:
-    """What a load must wait for."""
+    """The loop or branch that a load depends on, and its flag."""
 
     by: Op  # the loop or the branch
     reads: tuple[Op, ...]  # of the flag
@@ -38,7 +38,7 @@ class Guard:
 
 
 def rule(module: Module, values: Flow, storages: Mapping[int, int]) -> list[Finding]:
-    """What breaks it in one kernel; `storages` says for each argument which memory a launch gives it."""
+    """Return what breaks the rule in one kernel; `storages`: argument -> storage in a launch."""
     return list(dict.fromkeys(_Kernel(module, values, storages).found()))
 
 
@@ -57,7 +57,7 @@ class _Kernel:
                     yield from self.unacquired(guard, load.op)
 
     def memory(self, touch: Touch) -> frozenset[int]:
-        """The storages that it may touch; those that are not known meet nothing."""
+        """Return the storages that it may touch, without unknown ones."""
         return frozenset(self.storages[r] for r in touch.roots if r in self.storages)
 
     def guards(self) -> Iterator[Guard]:
@@ -80,13 +80,13 @@ class _Kernel:
         return self.values.inside(guard.by, touch.op)
 
     def counts(self, store: Op, guard: Guard) -> bool:
-        """Whether other blocks may wait for this store: what a branch holds, the block that takes it has to itself."""
+        """Whether other blocks may wait for this store; a store inside of the guarding branch does not count."""
         return guard.spin or not self.values.inside(guard.by, store)
 
     # the two sides ----------------------------------------------------------------------------------------------------
 
     def unpublished(self, store: Op, guard: Guard, load: Op) -> Iterator[Finding]:
-        """Nothing, where an atomic behind the store releases it; else the best that there is, and what it lacks."""
+        """Give a finding unless an atomic behind the store releases it; the finding names the mildest defect."""
         later = [
             t.op
             for t in self.touches
@@ -109,7 +109,7 @@ class _Kernel:
             yield Finding(verdict, f"{read} in another block: {why}", RULE)
 
     def lacking(self, store: Op, signal: Op) -> tuple[Verdict, str] | None:
-        """What keeps the signal from publishing the store."""
+        """Return what keeps the signal from releasing the store; None: nothing."""
         between, text = self.values.between(store, signal), called(self.module, signal)
         if store.name not in STORES:
             return Verdict.UNDECIDED, f"{text} tells of a TMA store, whose end in global memory is not followed"
@@ -124,14 +124,14 @@ class _Kernel:
         return Verdict.RACE, f"no barrier makes all threads of the block store before {text} of one of them"
 
     def meets(self, op: Op, store: Op, signal: Op) -> bool:
-        """Whether all threads of the block meet there, on every way from the store to the signal."""
+        """Whether all threads of the block synchronise there, on every path from the store to the signal."""
         barrier = op.name in _BARRIERS or dataflow.says(op, "bar.sync") or dataflow.says(op, "barrier.sync")
         paths = self.values.paths
         path = paths[id(op)]
         return barrier and (path == paths[id(store)] or paths[id(signal)][: len(path)] == path)
 
     def unacquired(self, guard: Guard, load: Op) -> Iterator[Finding]:
-        """Where no read of the flag acquires what the load then reads."""
+        """Give a finding where no read of the flag acquires what the load then reads."""
         places = self.values.places
         later = [t.op for t in self.touches if self.memory(t) & guard.flags]
         later = [op for op in later if places[id(guard.by)] < places[id(op)] < places[id(load)]]

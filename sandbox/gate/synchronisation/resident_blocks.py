@@ -1,4 +1,4 @@
-"""How many blocks of a kernel a GPU of its architecture holds at a time, by the table of devices."""
+"""How many blocks of a kernel a GPU of its architecture holds at a time, from the table of devices."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from pgo_agent.sandbox.devices import DEVICES
 
 
 def resident(kernel: Mapping[str, Any], static: Mapping[str, Any]) -> int:
-    """Blocks on an empty GPU: of the devices of that architecture, on the one that holds most; 1 where none is known.
+    """Return the blocks on an empty GPU: the most of any device of that architecture; 1 for an unknown one.
 
     `kernel` is its entry in a bundle, `static` its static profile.
     """

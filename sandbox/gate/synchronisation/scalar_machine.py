@@ -1,7 +1,7 @@
-"""One block of a kernel, as far as numbers go: it is run until it waits in a loop for memory that others write.
+"""Executes the numbers of one block of a kernel, until it waits in a loop for memory that others write.
 
-Integers, plain floats, addresses and the flags in memory are followed; tensors are not. A number that is not known
-counts where something that waits depends on it: `Lost` says at which operation.
+Follows integers, plain floats, addresses and flags in memory, not tensors. Raises `Lost`, with the operation, where a
+wait depends on an unknown number.
 """
 
 import re
@@ -17,12 +17,12 @@ from pgo_agent.sandbox.ttgir.tree import Block, Module, Op, Region
 
 
 class Lost(Exception):
-    """Something that decides who waits is not known; the message says what and where."""
+    """A wait depends on something unknown; the message says what and where."""
 
 
 @dataclass(frozen=True)
 class Address:
-    """Of an element of an argument's memory; None: of some of them."""
+    """The address of an element of an argument's memory; offset None: of some element."""
 
     storage: int
     offset: int | None
@@ -34,12 +34,12 @@ Scope: TypeAlias = dict[str, Value]
 
 @dataclass
 class Memory:
-    """The flags: what every element holds, as far as it is known."""
+    """The known values of elements in global memory."""
 
-    first: Mapping[int, int]  # storage -> what all of its elements hold when the launch begins
+    first: Mapping[int, int]  # storage -> value of all its elements when the launch begins
     held: dict[Address, Value] = field(default_factory=dict)
-    blurred: set[int] = field(default_factory=set)  # storages written at places that are not known
-    changed: list[Address] = field(default_factory=list)  # since somebody last looked
+    blurred: set[int] = field(default_factory=set)  # storages written at unknown offsets
+    changed: list[Address] = field(default_factory=list)  # since it was last cleared
 
     def load(self, at: Value) -> Value:
         if not isinstance(at, Address) or at.offset is None or at.storage in self.blurred:
@@ -58,11 +58,11 @@ class Memory:
 
 @dataclass(frozen=True)
 class Wait:
-    """Where a block stands while the memory does not change."""
+    """A turn of a loop in which a block waits."""
 
     line: int
-    seen: tuple[tuple[Address, Value], ...]  # what it read in the last turn
-    carried: tuple[Value, ...]  # by one turn of the loop to the next
+    seen: tuple[tuple[Address, Value], ...]  # what it read in this turn
+    carried: tuple[Value, ...]  # to the next turn
 
     def over(self, memory: Memory) -> bool:
         """Whether what it read has changed."""
@@ -74,7 +74,7 @@ Run: TypeAlias = Generator[Wait, None, list[Value]]
 
 @dataclass
 class KernelRun:
-    """What all blocks of a launch share."""
+    """The state that all blocks of a launch share."""
 
     module: Module
     memory: Memory
@@ -84,7 +84,7 @@ class KernelRun:
     left: int  # operations that may still be executed
 
     def block(self, program: tuple[int, int, int]) -> Run:
-        """One block from its start to its end; gives each turn of a loop in which it waits."""
+        """Run one block to its end; give each turn of a loop in which it waits."""
         run = _Block(self, program)
         names = (a.name for a in self.module.kernel.defined)
         return run.function(self.module.kernel, dict(zip(names, self.arguments, strict=True)))
@@ -196,7 +196,7 @@ class _Block:
         return None
 
     def touch(self, op: Op, values: list[Value]) -> Value:
-        """A load, store or atomic; what it gives."""
+        """Execute a load, store or atomic; return its result."""
         memory, at = self.kernel.memory, values[0]
         old = memory.load(at)
         if isinstance(at, Address):
@@ -233,7 +233,7 @@ def _moved(base: Value, by: Value) -> Value:
 
 
 def _combined(kind: str, old: Value, value: Value) -> Value:
-    """What an atomic leaves behind."""
+    """Return the value that an atomic stores; None: unknown."""
     if kind == "exch":
         return value
     if not isinstance(old, int | float) or not isinstance(value, int | float):

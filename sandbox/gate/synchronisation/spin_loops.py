@@ -1,4 +1,4 @@
-"""Loops in which a block waits for what other blocks write: they do nothing but read memory, until it has changed."""
+"""Loops in which a block waits for what other blocks write: they only read memory until it has changed."""
 
 from dataclasses import dataclass
 
@@ -12,12 +12,14 @@ _ALSO = frozenset({"tt.addptr", "tt.splat", "tt.bitcast", "gpu.barrier", "ttg.ba
 
 @dataclass(frozen=True)
 class Spin:
+    """A waiting loop."""
+
     loop: Op
-    reads: tuple[Op, ...]  # inside of it, that decide whether it goes on
+    reads: tuple[Op, ...]  # inside of it, on which its condition depends
 
 
 def spins(values: Flow) -> list[Spin]:
-    """The loops of a kernel that wait for memory to change."""
+    """Return the loops of a kernel that wait for memory to change."""
     result = []
     for loop in (op for op in values.order if op.name == "scf.while"):
         inside = [op for op in values.order if values.inside(loop, op)]
@@ -37,7 +39,7 @@ def _deep(values: Flow, loop: Op) -> int:
 
 
 def _idle(op: Op) -> bool:
-    """Whether an operation does no work: it computes with numbers, or looks at memory."""
+    """Whether an operation only computes with numbers or reads memory."""
     if op.name in READS | ATOMICS:
         return dataflow.scalar(op)
     return op.name.startswith(_IDLE) or op.name in _ALSO or "inline_asm" in op.name

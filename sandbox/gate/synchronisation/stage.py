@@ -1,8 +1,8 @@
-"""Stage synchronisation: what blocks hand on to blocks of the same launch, and launches to launches that overlap them.
+"""Stage synchronisation: data that blocks pass to blocks of the same launch, and launches to overlapping launches.
 
-Three rules: `published` and `waiting` for flags, counters and locks in global memory, `dependent` for launches that
-start early. A kernel without atomics, waits and early launches is seen to have none, which is all there is to see.
-Where the original breaks the same rule, a candidate is not refused for it: `undecided`.
+Three rules: `published` and `waiting` for flags, counters and locks in global memory, `dependent launch` for launches
+that start early. A kernel without atomics, waiting loops and early launches passes. Where the original breaks the same
+rule, the verdict is `undecided`.
 """
 
 from collections.abc import Iterator
@@ -24,11 +24,11 @@ from pgo_agent.sandbox.ttgir import reader
 from pgo_agent.sandbox.ttgir.tokens import Unreadable
 
 MOST_LAUNCHES = 4  # of one kernel whose blocks are run
-SIGNS = ("tt.atomic_", "scf.while")  # what a text must have for a rule of one kernel to find anything
+SIGNS = ("tt.atomic_", "scf.while")  # a text without them cannot break a rule of one kernel
 
 
 def stage(candidate: Side, original: Side) -> Evidence:
-    """The gravest finding over all kernels and plans, or that there is nothing against it."""
+    """Return the gravest finding over all kernels and plans, or no verdict."""
     ours, covered = look(candidate)
     if not ours:
         return Evidence("synchronisation", None, plain(covered.said()), coverage=covered)
@@ -43,7 +43,7 @@ def stage(candidate: Side, original: Side) -> Evidence:
 
 
 def look(side: Side) -> tuple[list[Finding], Coverage]:
-    """Everything that the rules find, each once, and what they looked at."""
+    """Return all findings of the rules, each once, and what was checked."""
     findings: list[Finding] = []
     covered = NOTHING
     texts: dict[str, Text] = {}
@@ -76,7 +76,7 @@ def _read(side: Side, key: str) -> Text:
 
 
 def _kernel(side: Side, key: str, text: Text) -> tuple[list[Finding], Coverage]:
-    """What the rules find in one kernel, in each way in which it is launched."""
+    """Return the findings in one kernel, for each way in which it is launched."""
     atomics, waits = sum(op.name in ATOMICS for op in text.values.order), spins(text.values)
     covered = coverage.of(kernels=1, operations=len(text.values.order), atomics=atomics, waiting_loops=len(waits))
     if not atomics and not waits:
@@ -103,7 +103,7 @@ def _kernel(side: Side, key: str, text: Text) -> tuple[list[Finding], Coverage]:
 
 
 def _launches(side: Side, key: str) -> Iterator[tuple[str, Plan, int]]:
-    """Where plans launch a kernel, public cases first; equal launches once."""
+    """Give the launches of a kernel in plans, public cases first; equal launches once."""
     seen: list[object] = []
     for case, plans in sorted(side.plans.items(), key=lambda c: is_secret(c[0])):
         for plan, n in ((p, n) for p in plans for n in range(len(p["steps"]))):

@@ -3,7 +3,7 @@
 This process is trusted: it makes the secret inputs and compares the outputs. It finds a candidate `checked` (right on
 these cases, as far as the interpreter models the hardware) or `wrong`. It measures no time.
 
-Small held-out cases are tried too. The request names the kernels that must run, `verdict.py` gives the verdict, and
+Small held-out cases are tried too. The request names the kernels that must run, `outcome.py` gives the verdict, and
 `sandbox/interpreter/schedule.py` chooses configurations.
 
 Cases are repeated with stress inputs (`stress_inputs.py`). A stress input counts for a case if the target's own kernel
@@ -33,8 +33,8 @@ from pgo_agent.sandbox.interpreter import tensors
 from pgo_agent.sandbox.interpreter.floats import INTERPRETED
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.judge.interpreted.cases import Trial, chosen, floats, large, params, to_find_out
+from pgo_agent.sandbox.judge.interpreted.outcome import Covered, compared, verdict
 from pgo_agent.sandbox.judge.interpreted.progress import watched
-from pgo_agent.sandbox.judge.interpreted.verdict import Covered, compared, verdict
 from pgo_agent.sandbox.judge.results import numerics
 from pgo_agent.sandbox.judge.results.checks import Announce
 from pgo_agent.sandbox.judge.results.reference_error import Spread

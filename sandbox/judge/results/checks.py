@@ -1,4 +1,4 @@
-"""The comparisons of the stages that need a GPU: smoke, numerics, idle launches.
+"""The comparisons with the reference that need a GPU: smoke and numerics.
 
 Stress inputs are in `stress_runs.py`, time in `timing/session.py`. Seeds are drawn after the bundle was read. Before
 each step that a candidate's kernel could block, `announce(stage, seconds)` sets a deadline; then the parent kills this
@@ -16,12 +16,12 @@ from typing import Any
 
 import torch
 from pgo_agent.sandbox import guard_zones
-from pgo_agent.sandbox.bundle.schema import ITEMSIZE, Launch
+from pgo_agent.sandbox.bundle.schema import ITEMSIZE
 from pgo_agent.sandbox.bundle.validate import Bundle
 from pgo_agent.sandbox.gate.reason import plain
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.guard_zones import NAN, ZERO, Fill
-from pgo_agent.sandbox.judge.launches.plan_executor import Replay, blocks, paired, synchronize
+from pgo_agent.sandbox.judge.launches.plan_executor import Replay, paired, synchronize
 from pgo_agent.sandbox.judge.results import numerics
 from pgo_agent.sandbox.judge.results.numerics import Comparison, Expected
 from pgo_agent.sandbox.judge.results.reference_error import Spread
@@ -247,48 +247,6 @@ def _compared(bench: TargetSession, left: _Left, expected: Expected) -> tuple[Ve
     if comparison.problem and left.verdict in (None, Verdict.RACE):
         return Verdict.WRONG, comparison
     return (left.verdict, replace(comparison, why=plain(left.problem))) if left.verdict else (None, comparison)
-
-
-def outputs_of(bench: TargetSession, pick: Pick, case: str, launches: int) -> set[int]:
-    """Launch several times on the same inputs, all other memory refilled; return the checksums of the outputs."""
-    replay = bench.replay(pick, case, bench.seeds[case])
-    try:
-        seen = set()
-        for n in range(launches):
-            buffers, zones = FILLS[n % len(FILLS)]
-            replay.poison(buffers(), zones())
-            replay()
-            synchronize(bench.device)
-            seen.add(int(timing.checksum(replay.outputs)))
-        return seen
-    finally:
-        replay.close()
-
-
-def idle_launches(bench: TargetSession, pick: Pick, case: str) -> list[str]:
-    """Return the names of the kernels without which the outputs stay the same, bit by bit.
-
-    Buffers hold zeros first, and random bytes only for a kernel that seems idle: a random index could send a kernel
-    astray. A kernel that only writes zeros is not idle, nor is a launch of no blocks.
-    """
-    replay = bench.replay(pick, case, bench.seeds[case])
-    try:
-        fills = (ZERO, Fill())
-        seen = {f: _outputs_without(bench, replay, None, f) for f in fills}
-        names = [(i, s.kernel) for i, s in enumerate(replay.plan.steps) if isinstance(s, Launch) and blocks(s)]
-        kernels = pick[case][0].kernels
-        return [
-            kernels[k].name for i, k in names if all(_outputs_without(bench, replay, i, f) == seen[f] for f in fills)
-        ]
-    finally:
-        replay.close()
-
-
-def _outputs_without(bench: TargetSession, replay: Replay, step: int | None, buffers: Fill) -> int:
-    replay.poison(buffers)
-    replay(without=step)
-    synchronize(bench.device)
-    return int(timing.checksum(replay.outputs))
 
 
 def verified_key(pick: Pick, case: str) -> tuple[str, str, str]:

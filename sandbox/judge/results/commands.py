@@ -21,7 +21,7 @@ from pgo_agent.sandbox.gate.reason import of_case, plain, quoted, shown, withhel
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.judge.environment import environment, healthy
 from pgo_agent.sandbox.judge.launches import instrumented as instrumented_launch
-from pgo_agent.sandbox.judge.results import checks
+from pgo_agent.sandbox.judge.results import checks, output_checksums
 from pgo_agent.sandbox.judge.results.checks import Pick, TargetSession
 from pgo_agent.sandbox.judge.results.numerics import Comparison
 from pgo_agent.sandbox.judge.timing import measured_peaks, timer
@@ -90,7 +90,7 @@ class CheckCommands:
             return self._stressed(bench, {case: (bundle, request["choice"])}, case).as_json()
         launches = STRESS_LAUNCHES if request["stress"] else 1
         bench.announce(f"race {case}", RACE_SECONDS)
-        seen = checks.outputs_of(bench, {case: (bundle, request["choice"])}, case, launches)
+        seen = output_checksums.outputs_of(bench, {case: (bundle, request["choice"])}, case, launches)
         if len(seen) > 1 and bench.deterministic:
             words = f": {launches} launches on the same inputs gave {len(seen)} different outputs"
             return Judgement(Verdict.RACE, "race", of_case(case) + plain(words)).as_json()
@@ -113,7 +113,9 @@ class CheckCommands:
         bench.new_seeds()
         bench.announce(f"launches {case}", checks.STEP_SECONDS)
         sides = {n: self._pick(request[n]) for n in ("candidate", "shipped")}
-        idle = {n: checks.idle_launches(bench, side, case) if case in side else [] for n, side in sides.items()}
+        idle = {
+            n: output_checksums.idle_launches(bench, side, case) if case in side else [] for n, side in sides.items()
+        }
         return {"idle": idle["candidate"] if len(idle["candidate"]) > len(idle["shipped"]) else []}
 
     def numerics(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -135,7 +137,7 @@ class CheckCommands:
         ours, theirs = self._pick(request["candidate"]), self._pick(request["own"])
         for case in request["public"]:
             bench.announce(f"numerics {case}", checks.STEP_SECONDS)
-            if checks.outputs_of(bench, ours, case, 1) != checks.outputs_of(bench, theirs, case, 1):
+            if output_checksums.outputs_of(bench, ours, case, 1) != output_checksums.outputs_of(bench, theirs, case, 1):
                 return {"differs": shown(case)}
         return {"differs": ""}
 

@@ -1,8 +1,7 @@
 """The form of requests to a judge elsewhere and of its answers: types and bounds of every field.
 
 A request names bundles by hash and its target by digest; no field is a path or code. An answer of the right form is
-trusted; any other is refused before it is used. Each form reads exactly one value and raises BadBundle for anything
-else. Relies on `sandbox/bundle/decode.py`.
+trusted; any other is refused before it is used. Relies on `forms.py` and `bundle/decode.py`.
 """
 
 import hashlib
@@ -17,11 +16,28 @@ from pgo_agent.sandbox.bundle.store import canonical
 from pgo_agent.sandbox.errors import BadBundle
 from pgo_agent.sandbox.gate import reason
 from pgo_agent.sandbox.gate.verdict import Verdict
+from pgo_agent.sandbox.judge.spool.forms import (
+    MOST,
+    Form,
+    any_number,
+    case_name,
+    check_fields,
+    count,
+    duration,
+    flag,
+    line,
+    list_of,
+    map_of,
+    number,
+    object_of,
+    optional,
+    path,
+    scalar,
+    text,
+)
 
 VERSION = 1
 HELLO = "hello"
-MOST, LONGEST = 8192, 1 << 16  # limits: entries of a list or an object; characters of a text
-Form = Callable[[Any], object]
 Kind = Literal["answer", "ended", "fault", "refused"]
 
 
@@ -72,10 +88,10 @@ def request(data: bytes) -> Request:
     need(type(d["schema"]) is int and d["schema"] == VERSION, "a request of another version")
     do = word(d["do"], "command")
     need(do in FIELDS, f"{do[:40]!r} is no command that may be asked")
-    _fields(d["fields"], FIELDS[do], do)
+    check_fields(d["fields"], FIELDS[do], do)
     for name in ("run", "device", *(["process"] if d["process"] != "" else [])):
         word(d[name], name)
-    again, files = integer(d["again"], 0, 1 << 30, "again"), _list(_path)(d["files"])
+    again, files = integer(d["again"], 0, 1 << 30, "again"), list_of(path)(d["files"])
     need({f"bundles/{b}.json" for b in bundles(d["fields"])} <= set(files), "a bundle is not among the files")
     return Request(d["run"], sha(d["target"]), d["device"], do, d["fields"], tuple(files), d["process"], again)
 
@@ -88,14 +104,14 @@ def answer(data: bytes, to: Request) -> Answer:
     need(d["request"] == to.sha, "the answer to another request")
     forms: dict[str, Form] = {
         "answer": lambda x: _answer(x, to.do),
-        "ended": _object(stage=_text, timed_out=_flag, detail=_text),
-        "fault": _object(type=_text, message=_text, hint=_text),
-        "refused": _object(message=_line, hint=_line),
+        "ended": object_of(stage=text, timed_out=flag, detail=text),
+        "fault": object_of(type=text, message=text, hint=text),
+        "refused": object_of(message=line, hint=line),
     }
     need(type(d["kind"]) is str and d["kind"] in forms, "kind of an answer")
     forms[d["kind"]](d["said"])
-    _map(_scalar)(d["environment"])
-    seconds, artefacts = _number(d["seconds"]), _list(_path)(d["artefacts"])
+    map_of(scalar)(d["environment"])
+    seconds, artefacts = number(d["seconds"]), list_of(path)(d["artefacts"])
     return Answer(d["request"], d["kind"], d["said"], d["environment"], seconds, tuple(artefacts))
 
 
@@ -103,7 +119,7 @@ def artefacts(data: bytes) -> list[str]:
     """Return the files that any answer names. Raises BadBundle."""
     content = _json(data)
     need(isinstance(content, dict) and "artefacts" in content, "an answer without its artefacts")
-    named: list[str] = _list(_path)(content["artefacts"])
+    named: list[str] = list_of(path)(content["artefacts"])
     return named
 
 
@@ -128,7 +144,7 @@ def mismatch(gpu: object, wanted: str) -> tuple[str, str]:
     return what, f"let a machine with an {wanted} answer{other}"
 
 
-# forms ----------------------------------------------------------------------------------------------------------------
+# JSON -----------------------------------------------------------------------------------------------------------------
 
 
 def _refuse(x: str) -> NoReturn:
@@ -143,131 +159,49 @@ def _json(data: bytes, constant: Callable[[str], Any] | None = None) -> Any:
         raise BadBundle(f"not JSON: {type(e).__name__}") from None
 
 
-def _text(x: Any, most: int = LONGEST) -> str:
-    need(type(x) is str and len(x) <= most, "a text")
-    return str(x)
-
-
-def _line(x: Any) -> str:
-    need(_text(x).isprintable(), "one printable line")
-    return str(x)
-
-
-def _flag(x: Any) -> bool:
-    need(type(x) is bool, "true or false")
-    return bool(x)
-
-
-def _number(x: Any) -> float:
-    need(type(x) in (int, float) and 0 <= x < 1e30, "a number")
-    return float(x)
-
-
-def _any_number(x: Any) -> float:
-    need(type(x) in (int, float), "a number")
-    return float(x)
-
-
 def _kind(x: Any) -> str:
     need(type(x) is str and x in list(reason.Kind), "what a part of a reason is")
     return str(x)
 
 
-def _ms(x: Any) -> float:
-    need(_number(x) > 0, "a time")
-    return float(x)
-
-
-def _scalar(x: Any) -> None:
-    need(x is None or type(x) in (bool, int, float) or (type(x) is str and _line(x) == x), "a scalar")
-
-
-def _case(x: Any) -> str:
-    return word(x, "case")
-
-
-def _path(x: Any) -> str:
-    return _text(x, 200)
-
-
-def _many(low: int, high: int) -> Form:
-    return lambda x: integer(x, low, high, "a count")
-
-
-def _list(form: Callable[[Any], Any], most: int = MOST) -> Callable[[Any], list[Any]]:
-    def read(x: Any) -> list[Any]:
-        need(type(x) is list and len(x) <= most, f"a list of at most {most}")
-        return [form(v) for v in x]
-
-    return read
-
-
-def _map(form: Form, least: int = 0) -> Form:
-    def read(x: Any) -> None:
-        need(type(x) is dict and least <= len(x) <= MOST, f"an object of {least} to {MOST}")
-        for key, value in x.items():
-            _text(key, 400)
-            form(value)
-
-    return read
-
-
-def _object(**forms: Form) -> Form:
-    return lambda x: _fields(x, forms, "object")
-
-
-def _maybe(form: Form) -> Form:
-    return lambda x: None if x is None else form(x)
-
-
-def _fields(x: Any, forms: Mapping[str, Form], what: str) -> None:
-    """Check an object of these fields; those whose form takes None may be absent."""
-    need(type(x) is dict and set(x) <= set(forms), f"{what} has other fields than {', '.join(forms)}")
-    for name, form in forms.items():
-        try:
-            form(x.get(name))
-        except BadBundle as e:
-            raise BadBundle(f"{name}: {e}"[:300]) from None
-
-
 # requests -------------------------------------------------------------------------------------------------------------
 
-_PICK = _object(bundle=sha, choice=_case)
-_SIDE = _map(_PICK, 1)
-_CASES = _list(_case)
+_PICK = object_of(bundle=sha, choice=case_name)
+_SIDE = map_of(_PICK, 1)
+_CASES = list_of(case_name)
 _AGAINST: dict[str, Form] = {
     "incumbent": _SIDE,
     "shipped": _SIDE,
-    "tuned": _maybe(_SIDE),
+    "tuned": optional(_SIDE),
     "public": _CASES,
     "held_out": _CASES,
-    "weights": _maybe(_map(_number)),
+    "weights": optional(map_of(number)),
 }
 FIELDS: dict[str, Mapping[str, Form]] = {
     HELLO: {},
-    "sweep": {"entries": _list(_object(bundle=sha, case=_case, choice=_case, own=_maybe(_flag)))},
-    "look": {"candidate": _object(bundle=sha), **_AGAINST},
-    "judge": {"candidate": _object(bundle=sha), **_AGAINST},
+    "sweep": {"entries": list_of(object_of(bundle=sha, case=case_name, choice=case_name, own=optional(flag)))},
+    "look": {"candidate": object_of(bundle=sha), **_AGAINST},
+    "judge": {"candidate": object_of(bundle=sha), **_AGAINST},
     "confirm": {"candidate": _SIDE, **_AGAINST},
-    "final": {"sides": _map(_SIDE, 1), "cases": _CASES},
-    "race": {"bundle": sha, "case": _case, "choice": _case, "stress": _flag, "sanitized": _maybe(_flag)},
-    "idle": {"case": _case, "candidate": _SIDE, "shipped": _SIDE},
-    "numerics": {"candidate": _SIDE, "stage": _case},
+    "final": {"sides": map_of(_SIDE, 1), "cases": _CASES},
+    "race": {"bundle": sha, "case": case_name, "choice": case_name, "stress": flag, "sanitized": optional(flag)},
+    "idle": {"case": case_name, "candidate": _SIDE, "shipped": _SIDE},
+    "numerics": {"candidate": _SIDE, "stage": case_name},
     "same_bits": {"public": _CASES, "candidate": _SIDE, "own": _SIDE},
     "timeline": {
-        "case": _case,
+        "case": case_name,
         "kernel": sha,
-        "repeats": _many(1, 64),
-        "blocks": _many(1, 1 << 16),
+        "repeats": count(1, 64),
+        "blocks": count(1, 1 << 16),
         "instrumented": _PICK,
         "plain": _PICK,
     },
-    "peaks": {"case": _case},
+    "peaks": {"case": case_name},
 }  # every command that a run asks; `open`, whose fields are paths, is the answering side's own
 
 # answers --------------------------------------------------------------------------------------------------------------
 
-_TIMES = _map(_map(_list(_ms)))  # case -> side -> ms
+_TIMES = map_of(map_of(list_of(duration)))  # case -> side -> ms
 _JUDGED_BY_TIME = {Verdict.ACCEPTED, Verdict.SLOWER, Verdict.UNDECIDED}
 
 
@@ -276,72 +210,72 @@ def _answer(x: Any, do: str) -> None:
         _verdict(x)
         need(do in ("judge", "confirm") or x["verdict"] != Verdict.ACCEPTED, f"{do} accepts nothing")
         return
-    _fields(x, ANSWERS[do], "answer")
+    check_fields(x, ANSWERS[do], "answer")
     whole = set(ANSWERS[do]) - {"problem"}
     need(do not in ("timeline", "peaks") or "problem" in x or set(x) == whole, "half an answer")
 
 
 def _verdict(x: Any) -> None:
     """Check a verdict. One on time must name the configurations, and an accepted one its speedup."""
-    forms = {"verdict": _text, "stage": _text, "reason": _text, "evidence": _map(lambda _: None)}
-    _fields(x, forms | {"why": _maybe(_WHY), "coverage": _maybe(_COVERAGE)}, "verdict")
+    forms = {"verdict": text, "stage": text, "reason": text, "evidence": map_of(lambda _: None)}
+    check_fields(x, forms | {"why": optional(_WHY), "coverage": optional(_COVERAGE)}, "verdict")
     need(x["verdict"] in list(Verdict), "no verdict that is known")
     evidence, timed = x["evidence"], x["stage"] in ("quick", "time", "confirm") and x["verdict"] in _JUDGED_BY_TIME
     if timed:
-        _map(_case, 1)(evidence.get("choices"))
+        map_of(case_name, 1)(evidence.get("choices"))
     for stage in ("quick", "time"):
-        _maybe(_TIMES)(evidence.get(stage))
-    speedup = _maybe(_list(_number, 3))
+        optional(_TIMES)(evidence.get(stage))
+    speedup = optional(list_of(number, 3))
     speedup(evidence.get("speedup"))
     need(x["verdict"] != Verdict.ACCEPTED or len(evidence.get("speedup") or ()) == 3, "accepted without a speedup")
-    _maybe(_list(_STAGE))(evidence.get("stages"))
+    optional(list_of(_STAGE))(evidence.get("stages"))
 
 
-_COVERAGE = _object(counts=_map(_list(_many(0, 1 << 62), 2)), skipped=_map(_text))
-_WHY = _list(
-    _object(
+_COVERAGE = object_of(counts=map_of(list_of(count(0, 1 << 62), 2)), skipped=map_of(text))
+_WHY = list_of(
+    object_of(
         kind=_kind,
-        text=_text,
-        case=_maybe(_text),
-        output=_maybe(_many(0, MOST)),
-        measured=_maybe(_any_number),
-        bound=_maybe(_any_number),
+        text=text,
+        case=optional(text),
+        output=optional(count(0, MOST)),
+        measured=optional(any_number),
+        bound=optional(any_number),
     )
 )
-_STAGE = _object(
-    stage=_text,
-    verdict=_text,
-    reason=_text,
-    why=_maybe(_WHY),
-    seconds=_number,
-    found=_maybe(_map(lambda _: None)),
-    coverage=_maybe(_COVERAGE),
+_STAGE = object_of(
+    stage=text,
+    verdict=text,
+    reason=text,
+    why=optional(_WHY),
+    seconds=number,
+    found=optional(map_of(lambda _: None)),
+    coverage=optional(_COVERAGE),
 )
-_ENTRY = _object(
+_ENTRY = object_of(
     bundle=sha,
-    case=_case,
-    choice=_case,
-    own=_maybe(_flag),
-    problem=_text,
-    ms=_list(_ms),
-    check=_maybe(_map(lambda _: None)),
-    finalist=_maybe(_flag),
+    case=case_name,
+    choice=case_name,
+    own=optional(flag),
+    problem=text,
+    ms=list_of(duration),
+    check=optional(map_of(lambda _: None)),
+    finalist=optional(flag),
 )
-_REPEAT = _object(headers=sha, records=sha, blocks=_many(0, 1 << 31), fetched=_many(0, 1 << 31))
+_REPEAT = object_of(headers=sha, records=sha, blocks=count(0, 1 << 31), fetched=count(0, 1 << 31))
 ANSWERS: dict[str, Mapping[str, Form]] = {
     HELLO: {},
-    "sweep": {"entries": _list(_ENTRY)},
+    "sweep": {"entries": list_of(_ENTRY)},
     "final": {"times": _TIMES},
-    "idle": {"idle": _list(_text)},
-    "same_bits": {"differs": _text},
+    "idle": {"idle": list_of(text)},
+    "same_bits": {"differs": text},
     "timeline": {
-        "problem": _maybe(_text),
-        "repeats": _maybe(_list(_REPEAT, 64)),
-        "block_bytes": _maybe(_many(1, 1 << 31)),
-        "warps": _maybe(_many(1, 64)),
-        "same_outputs": _maybe(_flag),
-        "plain_ms": _maybe(_list(_ms)),
-        "instrumented_ms": _maybe(_list(_ms)),
+        "problem": optional(text),
+        "repeats": optional(list_of(_REPEAT, 64)),
+        "block_bytes": optional(count(1, 1 << 31)),
+        "warps": optional(count(1, 64)),
+        "same_outputs": optional(flag),
+        "plain_ms": optional(list_of(duration)),
+        "instrumented_ms": optional(list_of(duration)),
     },
-    "peaks": {"problem": _maybe(_text), "flops": _maybe(_number), "moved": _maybe(_number)},
+    "peaks": {"problem": optional(text), "flops": optional(number), "moved": optional(number)},
 }  # of commands that answer no verdict

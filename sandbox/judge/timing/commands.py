@@ -22,7 +22,7 @@ from pgo_agent.sandbox.judge.results.checks import Pick, TargetSession
 from pgo_agent.sandbox.judge.results.commands import CheckCommands, failed
 from pgo_agent.sandbox.judge.stage_log import Clock
 from pgo_agent.sandbox.judge.timing import bootstrap, sequential, timer
-from pgo_agent.sandbox.judge.timing import verdict as timing_verdict
+from pgo_agent.sandbox.judge.timing import decision as timing_verdict
 from pgo_agent.sandbox.judge.timing.session import Inconsistent, time_sides
 
 SWEEP_ROUNDS, FINALIST_ROUNDS, FINAL_ROUNDS = 4, 12, 30

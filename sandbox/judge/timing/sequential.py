@@ -2,7 +2,7 @@
 
 A lot is repeated if the incumbent's time moved in it or the GPU throttled; after a few repeats the verdict is
 `undecided`. A candidate must also be faster when each side runs alone, because it may slow down what runs beside it.
-The arithmetic is in `verdict.py`.
+The arithmetic is in `decision.py`.
 """
 
 import shutil
@@ -16,7 +16,7 @@ from pgo_agent.sandbox.gate.reason import NONE, Reason, plain
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.judge.results.checks import Pick, TargetSession
 from pgo_agent.sandbox.judge.timing import bootstrap, measured_peaks, session, timer
-from pgo_agent.sandbox.judge.timing import verdict as timing_verdict
+from pgo_agent.sandbox.judge.timing import decision as timing_verdict
 
 LOTS = (12, 12, 24, 36)  # rounds of each lot; then the samples are evaluated
 BURSTS, BURST = 4, 6  # bursts of each side alone, and rounds of a burst

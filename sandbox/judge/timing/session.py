@@ -2,7 +2,7 @@
 
 Buffers are laid out in random order, and in a long session at several places: their position changes a launch of 50 us
 by a percent, the same in every round. The clock and the order of visits are in `timer.py`, the verdict on samples in
-`verdict.py`.
+`decision.py`.
 """
 
 import random

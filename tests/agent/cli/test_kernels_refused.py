@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pgo_agent.agent.moves import Best, Proposal, Skipped, catalogue, guard, launch_config
+from pgo_agent.agent.moves import Best, Proposal, Skipped, catalogue, launch_config
 from pgo_agent.agent.moves.launch_sites import Config, sites, with_configs
+from pgo_agent.agent.moves.rewrites import guarded_loop
 from pgo_agent.sandbox import devices
 
 from tests.agent.command_line import ADD, Done, pgo
@@ -164,7 +165,7 @@ def test_a_configuration_goes_to_the_launch_that_it_is_of() -> None:
 
 
 def test_a_move_that_writes_no_python_is_listed_and_reaches_no_build(monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = replace(guard.MOVE, name="broken", rewrite=lambda subject: subject.source + "def (:\n")
+    broken = replace(guarded_loop.MOVE, name="broken", rewrite=lambda subject: subject.source + "def (:\n")
     monkeypatch.setattr(catalogue, "SOURCE_MOVES", (broken,))
     found = proposed(ADD, [Best({"BLOCK": 1024, "num_warps": 4}, static("_add", 0))])
     (skipped,) = (s for s in found if s.move == "broken")

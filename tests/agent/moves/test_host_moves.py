@@ -3,9 +3,9 @@
 import ast
 
 import pytest
-from pgo_agent.agent.moves import tma_descriptors
 from pgo_agent.agent.moves.analysis import DoesNotApply
 from pgo_agent.agent.moves.move import RewriteInput
+from pgo_agent.agent.moves.rewrites import tma_descriptors
 
 from tests.agent.descriptor_kernels import H200, PARAMETERS, body, file_of, rewritten, together
 

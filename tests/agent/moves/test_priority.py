@@ -3,11 +3,12 @@
 from itertools import islice
 
 import pytest
-from pgo_agent.agent.moves import Best, Proposal, Skipped, catalogue, launch_config, persistent_grid
+from pgo_agent.agent.moves import Best, Proposal, Skipped, catalogue, launch_config
 from pgo_agent.agent.moves.analysis import DoesNotApply
 from pgo_agent.agent.moves.launch_sites import Config
 from pgo_agent.agent.moves.move import RewriteInput
 from pgo_agent.agent.moves.priority import HYPOTHESIS, ProfileEvidence
+from pgo_agent.agent.moves.rewrites import persistent_grid
 from pgo_agent.agent.profile.advice import ADVICE
 from pgo_agent.agent.profile.findings import Defect, Finding
 from pgo_agent.agent.profile.summary import Bottleneck

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pgo_agent.agent.profile.case_profile import CaseProfile
-from pgo_agent.agent.profile.check_numbers import unfounded
 from pgo_agent.agent.profile.format import figure
+from pgo_agent.agent.profile.quoted_numbers import unfounded
 from pgo_agent.agent.profile.summarize import summarize, tokens
 from pgo_agent.agent.profile.summary import Summary
 from pgo_agent.sandbox.profile.kernel_profile import Missing

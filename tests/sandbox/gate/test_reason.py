@@ -23,7 +23,7 @@ from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 from pgo_agent.sandbox.judge.interface import Ended, of_ended
 from pgo_agent.sandbox.judge.results import commands, numerics
 from pgo_agent.sandbox.judge.spool import protocol
-from pgo_agent.sandbox.judge.timing import verdict as timing_verdict
+from pgo_agent.sandbox.judge.timing import decision as timing_verdict
 
 from tests.judges import judge_of
 from tests.sandbox.flag_kernels import step_of, tensor, ttgir_of

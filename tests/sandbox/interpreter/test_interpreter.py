@@ -20,7 +20,7 @@ from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.isolation.box import Ran
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 from pgo_agent.sandbox.judge.interpreted import cases as interpreter_cases
-from pgo_agent.sandbox.judge.interpreted import verdict
+from pgo_agent.sandbox.judge.interpreted import outcome
 from pgo_agent.sandbox.judge.results import numerics
 from pgo_agent.sandbox.judge.results.deviation import Error
 from pgo_agent.sandbox.judge.results.stress_inputs import SCALED, STRESS_INPUTS
@@ -461,15 +461,15 @@ def test_what_the_interpreter_does_not_model_is_no_evidence_for_or_against(tmp_p
 
     values = torch.zeros(4, dtype=torch.float64)
     expected = numerics.Expected("even", 0, (values,), (numerics.Error(0.0, 0.0, 0),), ((0.0, 0.0),), ("float32",))
-    trial = verdict.Trial("even", 0, {})
+    trial = outcome.Trial("even", 0, {})
     out = tensors.save({"0": torch.ones(4)}, tmp_path, "0")
     told = {"outputs": out, "changed": [], "stray": 0, "launched": ["_k"]}
-    assert isinstance(verdict.compared(trial, told, expected, {}, tmp_path, is_target=False), Judgement)
-    said = verdict.compared(trial, told | {"not_modelled": ["a NaN"]}, expected, {}, tmp_path, is_target=False)
+    assert isinstance(outcome.compared(trial, told, expected, {}, tmp_path, is_target=False), Judgement)
+    said = outcome.compared(trial, told | {"not_modelled": ["a NaN"]}, expected, {}, tmp_path, is_target=False)
     assert isinstance(said, str) and "a NaN" in said
-    covered = verdict.Covered(1, 0, ())
+    covered = outcome.Covered(1, 0, ())
     covered.says_nothing(trial, told, said)
-    assert verdict.verdict(covered, {}).verdict == Verdict.BUILT
+    assert outcome.verdict(covered, {}).verdict == Verdict.BUILT
 
 
 def test_loads_through_tensor_descriptors_are_interpreted(addition: GpuJudge) -> None:

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pgo_agent.sandbox.profile import instruction_path, ipc
-from pgo_agent.sandbox.profile.ipc import Count, Counts
+from pgo_agent.sandbox.profile import instruction_path, instructions_per_cycle
+from pgo_agent.sandbox.profile.instructions_per_cycle import Count, Counts
 from pgo_agent.sandbox.profile.kernel_profile import Missing, ScopeIpc
 from pgo_agent.sandbox.profile.timeline import scope_sets
 from pgo_agent.sandbox.profile.timeline.find_scopes import Kind
@@ -50,7 +50,7 @@ def of_build(loop: float = 700.0, turns: float = 7.0, lost: Lost | None = None, 
 
 
 def test_a_straight_scope_has_its_instructions_over_its_cycles() -> None:
-    found = ipc.ipc([BUILD], timeline(of_build()))
+    found = instructions_per_cycle.ipc([BUILD], timeline(of_build()))
     assert isinstance(found, tuple)
     assert found[1] == ScopeIpc("kernel dot 3", 10, 40, 0.25)
 
@@ -59,14 +59,14 @@ def test_a_straight_scope_has_its_instructions_over_its_cycles() -> None:
 def test_a_loop_turns_as_often_as_the_scope_inside_of_it_was_recorded(turns: int, times: int, cycles: float) -> None:
     """The loop itself may be executed several times by a warp."""
     loop, dot = timed("kernel loop 2", cycles, times), timed("kernel dot 3", 40.0, turns * times)
-    found = ipc.ipc([BUILD], timeline(passed(loop, dot)))
+    found = instructions_per_cycle.ipc([BUILD], timeline(passed(loop, dot)))
     assert isinstance(found, tuple)
     assert found[0].instructions == pytest.approx(5 + 20 * turns)
     assert found[0].ipc == pytest.approx((5 + 20 * turns) / cycles)
 
 
 def test_a_loop_of_which_records_were_lost_has_no_figure() -> None:
-    found = ipc.ipc([BUILD], timeline(of_build(lost=Lost(overwritten=1))))
+    found = instructions_per_cycle.ipc([BUILD], timeline(of_build(lost=Lost(overwritten=1))))
     assert [s.scope for s in found if isinstance(s, ScopeIpc)] == ["kernel dot 3"]
 
 
@@ -82,10 +82,10 @@ def apart(turns: float, lost: Lost | None = None) -> Timeline:
 
 
 def test_a_loops_turns_may_be_of_another_build_if_that_lost_no_records() -> None:
-    found = ipc.ipc([ALONE, INSIDE], apart(7.0))
+    found = instructions_per_cycle.ipc([ALONE, INSIDE], apart(7.0))
     assert isinstance(found, tuple)
     assert found[0] == ScopeIpc("kernel loop 2", 145, 700, pytest.approx(145 / 700))
-    lossy = ipc.ipc([ALONE, INSIDE], apart(7.0, Lost(overwritten=3)))
+    lossy = instructions_per_cycle.ipc([ALONE, INSIDE], apart(7.0, Lost(overwritten=3)))
     assert [s.scope for s in lossy if isinstance(s, ScopeIpc)] == ["kernel dot 3"]
 
 
@@ -93,17 +93,21 @@ def test_a_loops_turns_may_be_of_another_build_if_that_lost_no_records() -> None
 def test_a_loop_that_is_not_its_scopes_once_has_no_turns_of_another_build(turn: dict[str, int]) -> None:
     """Unrolled, without anything that tells, or with loads that no scope has."""
     other = replace(ALONE, scopes=(replace(ALONE.scopes[0], turn=turn),))
-    found = ipc.ipc([other, INSIDE], apart(7.0))
+    found = instructions_per_cycle.ipc([other, INSIDE], apart(7.0))
     assert [s.scope for s in found if isinstance(s, ScopeIpc)] == ["kernel dot 3"]
 
 
 def test_scopes_that_took_no_time_or_have_no_count_are_left_out() -> None:
-    found = ipc.ipc([BUILD], timeline(passed(timed("kernel dot 3", 0.0), timed("kernel barrier wait 4", 5.0))))
+    found = instructions_per_cycle.ipc(
+        [BUILD], timeline(passed(timed("kernel dot 3", 0.0), timed("kernel barrier wait 4", 5.0)))
+    )
     assert found == Missing("ipc", f"kernel barrier wait 4: {instruction_path.WAITS}")
 
 
 def test_of_two_builds_the_least_disturbed_is_taken() -> None:
-    found = ipc.ipc([BUILD], timeline(of_build(loop=900.0, overhead=1.5), of_build(loop=700.0, overhead=1.1)))
+    found = instructions_per_cycle.ipc(
+        [BUILD], timeline(of_build(loop=900.0, overhead=1.5), of_build(loop=700.0, overhead=1.1))
+    )
     assert isinstance(found, tuple)
     assert found[0].cycles == 700.0
 
@@ -111,9 +115,11 @@ def test_of_two_builds_the_least_disturbed_is_taken() -> None:
 def test_counts_of_another_build_than_that_of_the_pass_are_not_used() -> None:
     other = replace(BUILD, build="e", scopes=(DOT,))
     why = "no instrumented build of this timeline was disassembled"
-    assert ipc.ipc([other], timeline(of_build())) == Missing("ipc", why)
+    assert instructions_per_cycle.ipc([other], timeline(of_build())) == Missing("ipc", why)
 
 
 def test_nothing_timed_and_nothing_compiled_are_reasons() -> None:
-    assert ipc.ipc([BUILD], timeline()) == Missing("ipc", "no scope was timed")
-    assert ipc.ipc([Counts("b", (), "ptxas died")], timeline(of_build())) == Missing("ipc", "ptxas died")
+    assert instructions_per_cycle.ipc([BUILD], timeline()) == Missing("ipc", "no scope was timed")
+    assert instructions_per_cycle.ipc([Counts("b", (), "ptxas died")], timeline(of_build())) == Missing(
+        "ipc", "ptxas died"
+    )

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pgo_agent.agent.moves import Best, Proposal, Skipped, catalogue
-from pgo_agent.agent.moves.analysis import DoesNotApply, sound
+from pgo_agent.agent.moves.analysis import DoesNotApply, text_faults
 from pgo_agent.agent.moves.launch_sites import LAUNCH_OPTIONS, sites, unfollowed, unsettable, with_configs
 from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.build.builder import Builder
@@ -84,7 +84,7 @@ def test_warps_of_every_kernel_of_liger_can_be_set_or_it_is_said_why_not() -> No
                 continue
             changed = with_configs(source, site, [{"num_warps": 16}])
             compile(changed, site.kernel, "exec")
-            sound.check(source, changed)
+            text_faults.check(source, changed)
             assert {s.kernel: s.values.get("num_warps") for s in sites(changed)}[site.kernel] == 16
 
 
@@ -224,14 +224,14 @@ GUARDED = FORMS["local names"] + CONTRACT
 def test_a_text_that_cannot_run_is_found_by_reading_it(old: str, new: str, why: str) -> None:
     assert old in GUARDED
     with pytest.raises(DoesNotApply, match=why):
-        sound.check(GUARDED, GUARDED.replace(old, new))
+        text_faults.check(GUARDED, GUARDED.replace(old, new))
 
 
 def test_a_keyword_that_stands_twice_is_no_python() -> None:
     with pytest.raises(SyntaxError, match="keyword argument repeated"):
-        sound.check(GUARDED, GUARDED.replace("BLOCK=BLOCK", "BLOCK=BLOCK, num_warps=8"))
+        text_faults.check(GUARDED, GUARDED.replace("BLOCK=BLOCK", "BLOCK=BLOCK, num_warps=8"))
 
 
 def test_what_was_wrong_before_is_not_held_against_a_move() -> None:
     odd = GUARDED.replace("num_warps=num_warps", "num_warps=warps, odd=1") + "\nprint(nothing)\n"
-    sound.check(odd, odd.replace("1024", "512"))
+    text_faults.check(odd, odd.replace("1024", "512"))

@@ -15,7 +15,7 @@ from pgo_agent.agent.llm.models.types import Exhausted
 from pgo_agent.agent.proposal import prompt as prompting
 from pgo_agent.agent.proposal.prompt import attempts, layout
 from pgo_agent.agent.proposal.prompt.inputs import Facts
-from pgo_agent.agent.proposal.prompt.token_budget import Section, fitted
+from pgo_agent.agent.proposal.prompt.sections import Section, fitted
 from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.gate.reason import plain

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 import torch
-from pgo_agent.agent.moves import Best, Proposal, Skipped, aligned_copy, catalogue
+from pgo_agent.agent.moves import Best, Proposal, Skipped, catalogue
 from pgo_agent.agent.moves.move import RewriteInput
+from pgo_agent.agent.moves.rewrites import aligned_copy
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.bundle.store import ContentStore

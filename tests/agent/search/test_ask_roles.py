@@ -16,7 +16,7 @@ from pgo_agent.agent.llm.roles.summarizer import Short, Written
 from pgo_agent.agent.profile.pass_policy import Situation, Taken, take
 from pgo_agent.agent.profile.summarize import BUDGET, summarize
 from pgo_agent.agent.run.record import model_calls
-from pgo_agent.agent.search import llm_roles
+from pgo_agent.agent.search import ask_roles
 from pgo_agent.sandbox.profile.kernel_profile import PassName
 
 from tests.agent import profiles
@@ -39,7 +39,7 @@ def said(**fields: Any) -> Answer:
 def chosen(run: Advised, seconds: float = 60.0, **changes: Any) -> Taken:
     """What is taken of a kernel whose passes cost something, as the model on the server says."""
     kept = Kept(**({"costs": COSTS} | changes))
-    return take(kept, seconds, None, partial(llm_roles.choose, run.ctx, "CASES/it"))
+    return take(kept, seconds, None, partial(ask_roles.choose, run.ctx, "CASES/it"))
 
 
 def fallbacks(of: Advised) -> list[tuple[str, str, str]]:
@@ -207,7 +207,7 @@ def entry(text: str = "It spills 412 B.", order: object = ("B2", "B1"), name: st
 
 def test_a_models_text_and_order_take_the_place_of_the_rules(tmp_path: Path) -> None:
     with advised(tmp_path, said(cases=[entry("It spills 412 B.\n\x07Try\x1b less.")])) as of:
-        found, author = llm_roles.summaries(of.ctx, [SHORT], "the kernel as shipped")
+        found, author = ask_roles.summaries(of.ctx, [SHORT], "the kernel as shipped")
     own = found["CASES/it"]
     b = SHORT.summary.bottlenecks
     assert own.text == "It spills 412 B.\nTry less."
@@ -217,7 +217,7 @@ def test_a_models_text_and_order_take_the_place_of_the_rules(tmp_path: Path) -> 
 
 def test_what_the_model_is_shown_are_the_rules_text_the_labels_and_the_passes_figures(tmp_path: Path) -> None:
     with advised(tmp_path, said(cases=[entry()])) as of:
-        llm_roles.summaries(of.ctx, [SHORT], "it")
+        ask_roles.summaries(of.ctx, [SHORT], "it")
     (prompt,) = of.prompts
     for told in (*SHORT.summary.text.splitlines(), "B1: ", "B2: ", "46% of the cycles", "units against their peaks"):
         assert told in prompt
@@ -242,7 +242,7 @@ def test_an_entry_that_is_not_valid_is_told_and_twice_leaves_the_embedded_summar
     wrong: dict[str, Any], told: str, tmp_path: Path
 ) -> None:
     with advised(tmp_path, said(cases=[wrong])) as of:
-        assert llm_roles.summaries(of.ctx, [SHORT], "the kernel as shipped")[0] == {}
+        assert ask_roles.summaries(of.ctx, [SHORT], "the kernel as shipped")[0] == {}
         assert len(of.prompts) == 2 and f"What is wrong with it: it: {told}" in of.prompts[1]
         ((role, about, why),) = fallbacks(of)
     assert (role, about) == ("summarizer", "the summary of the kernel as shipped, it") and told in why
@@ -251,14 +251,14 @@ def test_an_entry_that_is_not_valid_is_told_and_twice_leaves_the_embedded_summar
 def test_what_is_valid_is_kept_and_only_the_rest_has_to_be_said_again(tmp_path: Path) -> None:
     first = said(cases=[entry(), entry("It loses 9999 ms.", name="other")])
     with advised(tmp_path, first, said(cases=[entry("Less.", name="other")])) as of:
-        found, _ = llm_roles.summaries(of.ctx, [SHORT, OTHER], "it")
+        found, _ = ask_roles.summaries(of.ctx, [SHORT, OTHER], "it")
     assert {c: s.text for c, s in found.items()} == {"CASES/it": "It spills 412 B.", "CASES/other": "Less."}
     assert "What is wrong with it: other: no profile has the numbers 9999" in of.prompts[1]
 
 
 def test_numbers_of_the_profile_before_are_founded(tmp_path: Path) -> None:
     with advised(tmp_path, said(cases=[entry("It spilled 96 B before.")])) as of:
-        assert llm_roles.summaries(of.ctx, [SHORT], "it")[0] and fallbacks(of) == []
+        assert ask_roles.summaries(of.ctx, [SHORT], "it")[0] and fallbacks(of) == []
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ def test_the_prompt_of_a_role_is_as_it_was(name: str, tmp_path: Path) -> None:
         if name == "profiler":
             chosen(of, of=static(spilled=412))
         else:
-            llm_roles.summaries(of.ctx, [SHORT, OTHER], "it")
+            ask_roles.summaries(of.ctx, [SHORT, OTHER], "it")
     kept = ROOT / "tests" / "agent" / "snapshots" / f"{name}.txt"
     assert of.prompts[0] == kept.read_text(), f"write {kept} anew if this is meant"
 

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pgo_agent.agent.moves import guard
 from pgo_agent.agent.moves.launch_sites import sites, with_configs
 from pgo_agent.agent.moves.move import RewriteInput
+from pgo_agent.agent.moves.rewrites import guarded_loop
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.bundle.store import ContentStore
@@ -37,7 +37,7 @@ LOOP = "for i in range(lo, hi, STEP):"
 
 
 def rewritten(source: str, kernel: str = "k", static: Mapping[str, Any] | None = None) -> str:
-    return guard.rewrite(RewriteInput(source, kernel, H200, {}, static or {}))
+    return guarded_loop.rewrite(RewriteInput(source, kernel, H200, {}, static or {}))
 
 
 def test_the_loop_stands_behind_a_test_and_nothing_else_changes() -> None:

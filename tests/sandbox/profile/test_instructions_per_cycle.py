@@ -9,9 +9,16 @@ from types import SimpleNamespace
 import pytest
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.bundle.store import PASSES, ContentStore
-from pgo_agent.sandbox.profile import assemble_static, instruction_path, ipc, machine_loops, nvidia, sass
+from pgo_agent.sandbox.profile import (
+    assemble_static,
+    instruction_path,
+    instructions_per_cycle,
+    machine_loops,
+    nvidia,
+    sass,
+)
 from pgo_agent.sandbox.profile.backend import Workbench
-from pgo_agent.sandbox.profile.ipc import Count, Counts
+from pgo_agent.sandbox.profile.instructions_per_cycle import Count, Counts
 from pgo_agent.sandbox.profile.timeline import instrumented_build, scope_sets
 from pgo_agent.sandbox.profile.timeline.find_scopes import Kind
 from pgo_agent.sandbox.profile.timeline.instrumented_build import InstrumentationPlan, InstrumentedBuild, KernelRef
@@ -39,7 +46,7 @@ def gemm(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
 def counted(bench: Workbench, place: KernelRef) -> tuple[Counts, ...]:
     """Of every build that times a kernel."""
     made, _ = instrumented_build.build(bench.builder, place)
-    return ipc.counts(bench, [t.kernel for t in made])
+    return instructions_per_cycle.counts(bench, [t.kernel for t in made])
 
 
 def loop_of(plain: nvidia.Listing) -> Counter[str]:
@@ -130,7 +137,7 @@ def test_a_loop_turns_as_often_as_scopes_inside_of_it_that_another_build_recorde
         times = [ScopeTime(s, Spread(9, 9, 9), 16.0 if s.depth else 1.0, 0, None, 9) for s in one.plan.scopes.scopes]
         numbers = {str(n): s.name for n, s in one.numbers.items()}
         passed.append(Pass(Timed(tuple(times), Lost(), ()), 1.0, True, {}, (), 0, one.warps, numbers, one.kernel))
-    found = ipc.ipc(gemm.counts, Timeline(tuple(passed), {}, None, (), (), {}))
+    found = instructions_per_cycle.ipc(gemm.counts, Timeline(tuple(passed), {}, None, (), (), {}))
     assert isinstance(found, tuple)
     by_name = {s.scope: s.instructions for s in found}
     (loop,) = of_kind(gemm.counts, Kind.LOOP)
@@ -160,12 +167,12 @@ def test_what_is_taken_off_is_no_more_than_what_a_record_costs(gemm: SimpleNames
 
 def test_counts_are_kept_on_the_shelf_and_read_back_as_they_were(gemm: SimpleNamespace) -> None:
     for one in gemm.counts:
-        kept = gemm.bench.contents.record(PASSES, ipc.instructions.key(gemm.bench, one.build))
-        assert Counts.from_json(kept["answer"]) == one == ipc.instructions(gemm.bench, one.build)
+        kept = gemm.bench.contents.record(PASSES, instructions_per_cycle.instructions.key(gemm.bench, one.build))
+        assert Counts.from_json(kept["answer"]) == one == instructions_per_cycle.instructions(gemm.bench, one.build)
 
 
 def test_a_build_that_is_not_there_is_a_problem(gemm: SimpleNamespace) -> None:
-    found = ipc.instructions(gemm.bench, "0" * 64)
+    found = instructions_per_cycle.instructions(gemm.bench, "0" * 64)
     assert (found.scopes, found.problem) == ((), "it is not in the content store")
 
 
@@ -177,7 +184,7 @@ def test_a_scope_that_waits_for_a_barrier_is_refused_and_the_dots_beside_it_are_
     chosen = [s for s in every.values() if s.role == "default" and s.kind in (Kind.BARRIER_WAIT, Kind.DOT, Kind.ROLE)]
     empties = [s for s in every.values() if s.kind is Kind.EMPTY]
     made = one_twin(builder, place, ScopeSet((*chosen, *empties)))
-    counted = {s.scope: s for s in ipc.instructions(bench, made.kernel).scopes}
+    counted = {s.scope: s for s in instructions_per_cycle.instructions(bench, made.kernel).scopes}
     assert counted.keys() == made.plan.scopes.named.keys()
     for s in chosen:
         if s.kind is Kind.DOT:
@@ -217,7 +224,7 @@ def test_arithmetic_that_shows_the_line_of_a_record_before_it_is_still_the_kerne
     records = {op.line for op in reader.parse(listing.ttgir).walk() if op.name == "proton.record"}
     lineless = assemble_static.opcodes(i for i in listing.instructions if i.line in records)
     plain = assemble_static.opcodes(nvidia.listing(bench, place.kernel).instructions)
-    bodies = of_kind([ipc.instructions(bench, made.kernel)], Kind.BODY)
+    bodies = of_kind([instructions_per_cycle.instructions(bench, made.kernel)], Kind.BODY)
     assert lineless["FSEL"] > 10
     for opcode in ("FSEL", "F2FP"):
         assert sum(s.once.get(opcode, 0) for s in bodies) == plain[opcode]
@@ -245,7 +252,7 @@ def test_code_that_differs_with_line_information_is_not_counted(gemm: SimpleName
     files = build["kernel"]["files"] | {"cubin": other}
     key = "1" * 64
     gemm.bench.contents.put_build(key, build | {"kernel": build["kernel"] | {"files": files}})
-    assert ipc.instructions(gemm.bench, key) == Counts(key, (), ipc.OTHER_CODE)
+    assert instructions_per_cycle.instructions(gemm.bench, key) == Counts(key, (), instructions_per_cycle.OTHER_CODE)
 
 
 @pytest.mark.slow

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from pgo_agent.agent.moves import persistent_grid
 from pgo_agent.agent.moves.move import RewriteInput
+from pgo_agent.agent.moves.rewrites import persistent_grid
 from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.gate.verdict import Verdict
 

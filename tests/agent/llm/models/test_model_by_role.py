@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pgo_agent.agent.llm.models import prices, roles
+from pgo_agent.agent.llm.models import model_by_role, prices
 from pgo_agent.agent.llm.models.prices import Price
 from pgo_agent.sandbox.errors import UsageFault
 
@@ -31,12 +31,12 @@ SHORT = ("optimize", "add.py", "--case", "1m", "--candidates", "1")
     ],
 )
 def test_only_a_roles_name_before_the_first_equals_sign_is_one(given: tuple[str, ...], told: dict[str, str]) -> None:
-    assert roles.roles(given) == ALONE | told
+    assert model_by_role.roles(given) == ALONE | told
 
 
-@given(st.text(min_size=1).filter(lambda t: t.strip() and t.partition("=")[0].strip() not in roles.ROLES))
+@given(st.text(min_size=1).filter(lambda t: t.strip() and t.partition("=")[0].strip() not in model_by_role.ROLES))
 def test_any_other_name_is_the_optimizers(name: str) -> None:
-    assert roles.roles([name]) == ALONE | {"optimizer": name.strip()}
+    assert model_by_role.roles([name]) == ALONE | {"optimizer": name.strip()}
 
 
 @pytest.mark.parametrize(
@@ -51,14 +51,14 @@ def test_any_other_name_is_the_optimizers(name: str) -> None:
 )
 def test_a_role_that_is_named_twice_or_without_a_model_is_a_usage_fault(given: tuple[str, ...], words: str) -> None:
     with pytest.raises(UsageFault, match=words):
-        roles.roles(given)
+        model_by_role.roles(given)
 
 
 def test_the_environment_names_what_the_command_line_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGO_AGENT_MODEL", "relay:in box")
     monkeypatch.setenv("PGO_AGENT_SUMMARIZER_MODEL", "big")
-    assert roles.roles([]) == ALONE | {"optimizer": "relay:in box", "summarizer": "big"}
-    assert roles.roles(["embedded", "summarizer=small"]) == ALONE | {"summarizer": "small"}
+    assert model_by_role.roles([]) == ALONE | {"optimizer": "relay:in box", "summarizer": "big"}
+    assert model_by_role.roles(["embedded", "summarizer=small"]) == ALONE | {"summarizer": "small"}
 
 
 # prices ---------------------------------------------------------------------------------------------------------------
@@ -113,8 +113,8 @@ def test_a_table_with_something_wrong_is_refused_by_name(table: Path, text: byte
 def test_only_models_whose_tokens_are_spent_now_need_a_price() -> None:
     known = {"relay": Price(1.0, 1.0), "other": Price(1.0, 1.0)}
     wanted = {"profiler": "embedded", "summarizer": "replay:a.jsonl", "optimizer": "relay:/inbox"}
-    assert roles.prices_of(wanted, known, 5.0) == {"relay": Price(1.0, 1.0)}
-    assert roles.prices_of(wanted | {"optimizer": "tiny"}, known, None) == {}
+    assert model_by_role.prices_of(wanted, known, 5.0) == {"relay": Price(1.0, 1.0)}
+    assert model_by_role.prices_of(wanted | {"optimizer": "tiny"}, known, None) == {}
 
 
 def test_money_for_a_model_without_a_price_makes_no_run_and_says_where_to_write_it(tmp_path: Path) -> None:

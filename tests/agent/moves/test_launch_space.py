@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pgo_agent.agent.moves import space
+from pgo_agent.agent.moves import launch_space
 from pgo_agent.agent.moves.launch_config import said
 from pgo_agent.sandbox.build.result import Built
 from pgo_agent.sandbox.errors import TargetFault
@@ -66,7 +66,7 @@ Made = Callable[[str], tuple[str, Built, dict[str, Any]]]
 
 
 def test_a_grid_that_nobody_declared_is_of_the_kernel_that_does_the_work_and_not_of_the_first(built: Made) -> None:
-    found = space.varied(*built(SEVERAL), None)
+    found = launch_space.varied(*built(SEVERAL), None)
     assert found.kernels == ("_scale",) and found.several and found.points > 1
     assert found.written == {"_scale.BLOCK": 1024, "_scale.num_warps": 4}
     assert all("_fill[(1,)](y, 8, BLOCK=64, num_warps=1)" in text for text, _ in found.texts)
@@ -75,7 +75,7 @@ def test_a_grid_that_nobody_declared_is_of_the_kernel_that_does_the_work_and_not
 
 def test_the_first_step_of_a_reduction_is_the_one_that_does_the_work(built: Made) -> None:
     source, shipped, manifest = built(TWO_STEPS)
-    found = space.varied(source, shipped, manifest, None)
+    found = launch_space.varied(source, shipped, manifest, None)
     assert found.kernels == ("_parts",) and all("_parts.BLOCK" in (c or {}) for _, c in found.texts)
     assert {c.label.split(":")[0] for cs in shipped.choices.values() for c in cs} == {"_total"}
 
@@ -93,7 +93,7 @@ def test_the_first_step_of_a_reduction_is_the_one_that_does_the_work(built: Made
 def test_a_declared_grid_is_of_the_kernel_that_it_names_or_that_takes_it(
     built: Made, declared: dict[str, Any], kernels: tuple[str, ...], points: int
 ) -> None:
-    found = space.varied(*built(TWO_STEPS), declared)
+    found = launch_space.varied(*built(TWO_STEPS), declared)
     assert set(found.kernels) == set(kernels) and found.points == points
     for text, _ in found.texts:
         compile(text, "grid", "exec")
@@ -118,27 +118,27 @@ def test_a_declared_grid_is_of_the_kernel_that_it_names_or_that_takes_it(
 )
 def test_a_grid_that_no_launch_could_have_is_refused_with_what_there_is(built: Made, declared: Any, why: str) -> None:
     with pytest.raises(TargetFault, match=why):
-        space.varied(*built(TWO_STEPS), declared)
+        launch_space.varied(*built(TWO_STEPS), declared)
 
 
 def test_warps_that_the_launcher_computes_are_varied_and_else_stay_computed(built: Made) -> None:
-    found = space.varied(*built(FORMS["settings of a function"]), None)
+    found = launch_space.varied(*built(FORMS["settings of a function"]), None)
     assert [c for _, c in found.texts] == [{"num_warps": 4}, {"num_warps": 8}]
-    staged = space.varied(*built(FORMS["settings of a function"]), {"num_stages": [1, 2]})
+    staged = launch_space.varied(*built(FORMS["settings of a function"]), {"num_stages": [1, 2]})
     assert [c for _, c in staged.texts] == [{"num_stages": 1}, {"num_stages": 2}]
     assert all("num_warps=num_warps, num_stages=" in text for text, _ in staged.texts)
 
 
 def test_a_parameter_that_a_launch_computes_is_refused_with_how(built: Made) -> None:
     with pytest.raises(TargetFault, match="BLOCK of _scale cannot be set: its launch gives it as BLOCK"):
-        space.varied(*built(FORMS["settings of a function"]), {"BLOCK": [64]})
+        launch_space.varied(*built(FORMS["settings of a function"]), {"BLOCK": [64]})
 
 
 def test_where_nothing_can_be_varied_it_is_said_why(built: Made) -> None:
-    assert space.varied(*built(FORMS["by position"]), None).why == "the launch names no parameter to vary"
+    assert launch_space.varied(*built(FORMS["by position"]), None).why == "the launch names no parameter to vary"
     unfollowed = FORMS["literals"].replace("_scale[", "[_scale][0][")
-    assert "a launch is not followed: line" in space.varied(*built(unfollowed), None).why
-    alone = space.varied(*built(FORMS["literals"]), {"BLOCK": [1024], "num_warps": [4]})
+    assert "a launch is not followed: line" in launch_space.varied(*built(unfollowed), None).why
+    alone = launch_space.varied(*built(FORMS["literals"]), {"BLOCK": [1024], "num_warps": [4]})
     assert alone.texts == () and alone.why == "LAUNCH_SPACE holds nothing but what stands in the file"
 
 

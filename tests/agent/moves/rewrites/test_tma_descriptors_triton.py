@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import torch
-from pgo_agent.agent.moves import tma_descriptors
 from pgo_agent.agent.moves.move import RewriteInput
+from pgo_agent.agent.moves.rewrites import tma_descriptors
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.bundle.store import ContentStore

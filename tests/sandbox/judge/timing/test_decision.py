@@ -5,7 +5,7 @@ import random
 
 import pytest
 from pgo_agent.sandbox.gate.verdict import Verdict
-from pgo_agent.sandbox.judge.timing import verdict as timing_verdict
+from pgo_agent.sandbox.judge.timing import decision as timing_verdict
 
 FLOOR = {"it": 0.1}
 

@@ -3,9 +3,9 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pgo_agent.agent.profile.check_numbers import unfounded
 from pgo_agent.agent.profile.findings import Defect, Finding
 from pgo_agent.agent.profile.format import percent, printed
+from pgo_agent.agent.profile.quoted_numbers import unfounded
 
 from tests.agent.profiles import case, kernel, roof, static, timeline
 

@@ -11,7 +11,6 @@ import re
 from collections.abc import Mapping
 
 import libcst as cst
-from pgo_agent.agent.moves import tma_descriptors
 from pgo_agent.agent.moves.analysis import DoesNotApply
 from pgo_agent.agent.moves.analysis.cst_util import (
     called,
@@ -35,6 +34,7 @@ from pgo_agent.agent.moves.analysis.launch_args import LaunchArgs, check_fresh, 
 from pgo_agent.agent.moves.analysis.launcher_edit import add_function, before_launch
 from pgo_agent.agent.moves.analysis.stored_pointers import written
 from pgo_agent.agent.moves.move import RewriteInput, SourceMove
+from pgo_agent.agent.moves.rewrites import tma_descriptors
 from pgo_agent.agent.profile.findings import Defect
 
 _ROWS = '''

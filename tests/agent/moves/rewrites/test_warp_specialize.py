@@ -4,9 +4,9 @@ import ast
 import re
 
 import pytest
-from pgo_agent.agent.moves import tma_descriptors, warp_specialize
 from pgo_agent.agent.moves.analysis import DoesNotApply
 from pgo_agent.agent.moves.move import RewriteInput
+from pgo_agent.agent.moves.rewrites import tma_descriptors, warp_specialize
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.bundle.store import ContentStore
