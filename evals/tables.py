@@ -13,7 +13,7 @@ from typing import Any
 from pgo_agent.agent.moves.catalogue import SOURCE_MOVES
 from pgo_agent.agent.run.record.shipped_results import rows
 from pgo_agent.agent.version import short
-from pgo_agent.evals import gate_report
+from pgo_agent.evals.gate import report as gate_report
 from pgo_agent.evals.leaderboard.rank import noise as noise_of
 from pgo_agent.evals.mutants import report
 from pgo_agent.evals.mutants.outcomes import FATES

@@ -29,7 +29,14 @@ ORDER = (  # lowest first; a name without a folder of its own is a module beside
     "agent/search",
     "agent/views",
     "agent/commands",
-    "evals",
+    "evals/runner",
+    "evals/gate",
+    "evals/nightly",
+    "evals/regressions",
+    "evals/ablation",
+    "evals/mutants",
+    "evals/leaderboard",
+    "evals/*",
     "agent/cli",
 )
 
@@ -42,8 +49,6 @@ def modules() -> Iterator[Path]:
 
 
 def room(path: Path) -> str:
-    if path.parts[0] == "evals":
-        return "evals"
     return "/".join(path.parts[:2]) if len(path.parts) > 2 else f"{path.parts[0]}/*"
 
 

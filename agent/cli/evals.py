@@ -70,7 +70,7 @@ def eval_gate(
 
     What only a GPU can tell is said to be undecided where there is none. Nothing is recorded in a workspace.
     """
-    from pgo_agent.evals import gate_report
+    from pgo_agent.evals.gate import report as gate_report
 
     with runner.faults():
         raise typer.Exit(gate_report.main(entries, asked, json_lines))

@@ -10,7 +10,7 @@ from typing import Any
 
 from pgo_agent.agent.views.html import template
 from pgo_agent.agent.views.profile.output import put
-from pgo_agent.evals import gate_report
+from pgo_agent.evals.gate import report
 from pgo_agent.evals.leaderboard import pages, rank
 from pgo_agent.evals.nightly import load
 from pgo_agent.evals.nightly.load import Found
@@ -42,7 +42,7 @@ def site(contents: Found, files: Sequence[str]) -> Iterator[tuple[str, str]]:
     tones = pages.colors(boards)
     first = {
         "boards": [pages.board(b, tones) for b in boards],
-        "gate": gate_report.rates(contents.gate),
+        "gate": report.rates(contents.gate),
         "files": files,
         "notes": contents.notes,
     }
@@ -58,7 +58,7 @@ def data(contents: Found, files: Sequence[str]) -> dict[str, Any]:
     boards = rank.boards(contents.rows)
     return {
         "files": list(files),
-        "gate": gate_report.rates(contents.gate),
+        "gate": report.rates(contents.gate),
         "gpus": {b.gpu: _board(b) for b in boards},
     }
 

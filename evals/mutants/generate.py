@@ -12,9 +12,9 @@ from functools import cached_property
 from pathlib import Path
 
 from pgo_agent.agent.run.settings import RunSettings
-from pgo_agent.evals import entries as corpora
-from pgo_agent.evals import gate
-from pgo_agent.evals.entries import CORPUS, STAGES, Entry
+from pgo_agent.evals.gate import entries as corpora
+from pgo_agent.evals.gate import run
+from pgo_agent.evals.gate.entries import CORPUS, STAGES, Entry
 from pgo_agent.evals.mutants import source, ttgir
 from pgo_agent.evals.mutants.edits import Change
 from pgo_agent.sandbox.bundle.store import ContentStore
@@ -109,7 +109,7 @@ def honest(place: Path, named: Named) -> Iterator[Base]:
 
 
 def _ttgir(name: str, place: Path, settings: RunSettings) -> Base:
-    text = gate.own_ttgir(corpora.place(name, place), settings, ContentStore(place / "contents"))
+    text = run.own_ttgir(corpora.place(name, place), settings, ContentStore(place / "contents"))
     return Base(f"ttgir/{name}", name, CORPUS, text, ".ttgir")
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pgo_agent.agent.version import commit_of
-from pgo_agent.evals.gate import Outcome
+from pgo_agent.evals.gate.run import Outcome
 from pgo_agent.evals.mutants.generate import Mutant
 
 WHAT = "mutant"

@@ -14,9 +14,9 @@ from typing import Any
 
 from pgo_agent.agent.exit_codes import FAULTY
 from pgo_agent.agent.run.settings import RunSettings
-from pgo_agent.evals import entries as corpora
-from pgo_agent.evals import gate
-from pgo_agent.evals.gate import Outcome, Say
+from pgo_agent.evals.gate import entries as corpora
+from pgo_agent.evals.gate import run as gate
+from pgo_agent.evals.gate.run import Outcome, Say
 from pgo_agent.evals.mutants import bits
 from pgo_agent.evals.mutants.generate import Mutant
 from pgo_agent.evals.mutants.results import Results, Row, row

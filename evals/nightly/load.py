@@ -10,7 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.evals.gate_report import BATCH, ENTRY, STANDINGS
+from pgo_agent.evals.gate.report import BATCH, ENTRY, STANDINGS
 from pgo_agent.evals.nightly import row
 from pgo_agent.evals.nightly.row import Row
 from pgo_agent.evals.runner.results import BEGUN, ENDED, PLAN, parsed
@@ -28,7 +28,7 @@ class Found:
     """What files hold."""
 
     rows: tuple[Row, ...] = ()
-    gate: tuple[dict[str, Any], ...] = ()  # lines of the gate, as `evals/gate_report.py` writes them
+    gate: tuple[dict[str, Any], ...] = ()  # lines of the gate, as `evals/gate/report.py` writes them
     notes: tuple[str, ...] = field(default=())
 
 

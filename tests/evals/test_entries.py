@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from pgo_agent.evals import entries, ttgir_edits
-from pgo_agent.evals.entries import Entry
-from pgo_agent.evals.ttgir_edits import BrokenCorpus
+from pgo_agent.evals.gate import entries, ttgir_edits
+from pgo_agent.evals.gate.entries import Entry
+from pgo_agent.evals.gate.ttgir_edits import BrokenCorpus
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.bundle.store import ContentStore

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 from pgo_agent.agent.run.settings import RunSettings
-from pgo_agent.evals import entries, gate, gate_report
-from pgo_agent.evals.entries import Entry
-from pgo_agent.evals.gate import Outcome
-from pgo_agent.evals.ttgir_edits import BrokenCorpus
+from pgo_agent.evals.gate import entries, report, run
+from pgo_agent.evals.gate.entries import Entry
+from pgo_agent.evals.gate.run import Outcome
+from pgo_agent.evals.gate.ttgir_edits import BrokenCorpus
 from pgo_agent.sandbox.errors import EnvironmentFault
 from pgo_agent.sandbox.gate.verdict import Verdict
 
@@ -26,7 +26,7 @@ NO_GPU = RunSettings(judge="cpu", device="h200")
 
 
 def judged(chosen: Sequence[Entry]) -> dict[str, Outcome]:
-    outcomes, seconds = gate.run(chosen, NO_GPU, lambda _: None)
+    outcomes, seconds = run.run(chosen, NO_GPU, lambda _: None)
     assert [o.entry for o in outcomes] == list(chosen) and seconds > 0
     return {o.entry.name: o for o in outcomes}
 
@@ -64,13 +64,13 @@ def test_no_bad_entry_is_admitted_no_honest_one_refused_and_each_is_refused_wher
 
 def test_without_a_sandbox_nothing_of_the_corpora_runs() -> None:
     with pytest.raises(EnvironmentFault, match="not your own code"):
-        gate.run([CORPUS["honest/norm_double"]], replace(NO_GPU, sandbox="none"), lambda _: None)
+        run.run([CORPUS["honest/norm_double"]], replace(NO_GPU, sandbox="none"), lambda _: None)
 
 
 def test_the_same_candidate_under_two_names_is_an_error() -> None:
     once = CORPUS["honest/norm_double"]
     with pytest.raises(BrokenCorpus, match="honest/again and honest/norm_double are the same candidate"):
-        gate.run([once, replace(once, name="honest/again")], NO_GPU, lambda _: None)
+        run.run([once, replace(once, name="honest/again")], NO_GPU, lambda _: None)
 
 
 def test_a_name_that_no_entry_has_is_a_mistake_of_usage(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_an_outcome_is_called(
 
 
 def test_what_only_a_gpu_can_tell_is_in_neither_rate() -> None:
-    told = gate_report.summary([outcome(BAD, Verdict.WRONG), outcome(GPU_ONLY, Verdict.CHECKED)], 30.0)
+    told = report.summary([outcome(BAD, Verdict.WRONG), outcome(GPU_ONLY, Verdict.CHECKED)], 30.0)
     assert told["bad"] == {"entries": 2, "refused": 1, "admitted": 0, "undecided": 1}
     assert told["refused_by"] == {"interpreter": 1}
     assert (told["per_minute"], told["seconds"]) == (4.0, {"trace": 2.0, "compile": 4.0, "judge": 1.0})
@@ -140,11 +140,11 @@ def test_what_only_a_gpu_can_tell_is_in_neither_rate() -> None:
     ],
 )
 def test_a_bad_one_admitted_or_an_honest_one_refused_ends_with_one(outcomes: list[Outcome], code: int) -> None:
-    assert gate_report.code(outcomes) == code
+    assert report.code(outcomes) == code
 
 
 def test_a_surprise_is_named_with_its_reason(capsys: pytest.CaptureFixture[str]) -> None:
-    gate_report.show([outcome(BAD, Verdict.CHECKED), outcome(HONEST, Verdict.WRONG)], 60.0)
+    report.show([outcome(BAD, Verdict.CHECKED), outcome(HONEST, Verdict.WRONG)], 60.0)
     said = capsys.readouterr().out
     assert "surprise: cheats/copy_for_norm: bad, and admitted as checked" in said
     assert "surprise: honest/norm_double: honest, and refused: for a reason" in said

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from pgo_agent.agent.run.settings import RunSettings
-from pgo_agent.evals import entries
+from pgo_agent.evals.gate import entries
 from pgo_agent.evals.mutants import bits, generate, outcomes, report, run, source, ttgir
 from pgo_agent.evals.mutants.generate import Base, Mutant
 from pgo_agent.evals.mutants.outcomes import Explained

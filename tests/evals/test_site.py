@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from pgo_agent.evals import gate_report
+from pgo_agent.evals.gate import report
 from pgo_agent.evals.leaderboard import pages, rank, site
 from pgo_agent.evals.nightly import load
 from pgo_agent.evals.nightly.load import Found
@@ -162,7 +162,7 @@ def test_a_table_of_seeds_says_the_lowest_and_the_highest() -> None:
 
 
 def test_without_entries_there_is_no_gate() -> None:
-    assert gate_report.rates([]) is None and "The gate" not in Page(made(row())["index.html"]).text
+    assert report.rates([]) is None and "The gate" not in Page(made(row())["index.html"]).text
 
 
 # the command ----------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from pgo_agent.evals import entries, ttgir_edits
+from pgo_agent.evals.gate import entries, ttgir_edits
 from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.bundle.store import ContentStore

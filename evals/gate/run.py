@@ -3,7 +3,7 @@
 Each target's entries are one run with all of them as given candidates: the very path of `pgo-agent check`, in the
 sandbox or not at all, on GPUs where there are some and in Triton's interpreter where there is none. One run takes all
 GPUs by itself; without, there is a run on each core. What only a GPU can tell is never counted as refused without one.
-Relies on `entries.py`; `gate_report.py` is the command: it counts, prints and records.
+Relies on `entries.py`; `report.py` is the command: it counts, prints and records.
 """
 
 import os
@@ -24,10 +24,10 @@ from pgo_agent.agent.run.facts import GivenFile
 from pgo_agent.agent.run.record.candidate import Candidate, candidate_id
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import RunSettings
-from pgo_agent.evals import entries as corpora
-from pgo_agent.evals import ttgir_edits
-from pgo_agent.evals.entries import CORPUS, Entry
-from pgo_agent.evals.ttgir_edits import BrokenCorpus
+from pgo_agent.evals.gate import entries as corpora
+from pgo_agent.evals.gate import ttgir_edits
+from pgo_agent.evals.gate.entries import CORPUS, Entry
+from pgo_agent.evals.gate.ttgir_edits import BrokenCorpus
 from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.bundle.store import ContentStore

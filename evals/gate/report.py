@@ -1,6 +1,6 @@
 """What the gate made of the corpora: `pgo-agent eval gate` prints it, and this module records what it printed.
 
-`python -m pgo_agent.evals.gate_report FILES` takes what `pgo-agent eval gate --json` printed on a GPU machine, and
+`python -m pgo_agent.evals.gate.report FILES` takes what `pgo-agent eval gate --json` printed on a GPU machine, and
 writes a line for each entry to evals/results/gate-DEVICE.jsonl; of an entry that several files hold, the last. The
 whole corpora take longer than some machines are to be had for: parts add up. Of every file whose run came to its end
 there is a line with how many were judged in how many seconds, if that were enough to speak of a batch. What no GPU
@@ -19,10 +19,10 @@ from typing import Any
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.agent.version import commit_of
 from pgo_agent.agent.views import summary as display
-from pgo_agent.evals import entries as corpora
-from pgo_agent.evals import gate
-from pgo_agent.evals.entries import GROUPS
-from pgo_agent.evals.gate import Outcome
+from pgo_agent.evals.gate import entries as corpora
+from pgo_agent.evals.gate import run
+from pgo_agent.evals.gate.entries import GROUPS
+from pgo_agent.evals.gate.run import Outcome
 from pgo_agent.evals.record import RESULTS
 from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.errors import UsageFault
@@ -42,7 +42,7 @@ def main(pattern: str | None, settings: RunSettings, as_json: bool) -> int:
     if not chosen:
         raise UsageFault(f"no entry of the corpora is called {pattern}", "give a part of a name, or a target")
     report = (lambda o: print(json.dumps(as_values(o)), flush=True)) if as_json else (lambda _: None)
-    outcomes, seconds = gate.run(chosen, settings, lambda text: print(text, file=sys.stderr, flush=True), report=report)
+    outcomes, seconds = run.run(chosen, settings, lambda text: print(text, file=sys.stderr, flush=True), report=report)
     if as_json:
         print(json.dumps(summary(outcomes, seconds)), flush=True)
     else:

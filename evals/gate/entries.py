@@ -27,12 +27,12 @@ from pgo_agent.agent.kernel_part import blocks
 from pgo_agent.agent.llm.replies import parse
 from pgo_agent.agent.run import target_file
 from pgo_agent.agent.run.facts import GivenFile
-from pgo_agent.evals import ttgir_edits
-from pgo_agent.evals.ttgir_edits import BrokenCorpus
+from pgo_agent.evals.gate import ttgir_edits
+from pgo_agent.evals.gate.ttgir_edits import BrokenCorpus
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.target import Target
 
-CORPUS = Path(__file__).parent / "corpus"
+CORPUS = Path(__file__).parents[1] / "corpus"
 GROUPS = ("cheats", "wrong", "races", "honest")
 STAGES = ("read", "build", "screen", "inspect", "deadlock", "synchronisation", "race", "offsets", "results", "time")
 LONGEST = 24  # characters of varied values that make a name
