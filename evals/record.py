@@ -16,9 +16,8 @@ from pgo_agent.agent.run.record.run import Run
 from pgo_agent.agent.run.record.run_summary import MeasuredRun
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.version import commit_of
+from pgo_agent.evals.runner.folders import RESULTS
 from pgo_agent.sandbox.errors import UsageFault
-
-RESULTS = Path(__file__).parent / "results"
 
 
 def lines(store: Store, run: Run, commit: str) -> Iterator[dict[str, Any]]:

@@ -21,7 +21,7 @@ from pgo_agent.evals.mutants.results import Results
 from pgo_agent.evals.nightly import load
 from pgo_agent.evals.nightly.report import interval
 from pgo_agent.evals.nightly.row import BASES, SHIPPED, TUNED, WINNER, Case, Row
-from pgo_agent.evals.record import RESULTS
+from pgo_agent.evals.runner.folders import RESULTS
 
 TRIED = "candidates.md"  # beside the records
 MUTANTS = "mutants-cpu.jsonl"

@@ -23,7 +23,7 @@ from pgo_agent.evals.gate import entries as corpora
 from pgo_agent.evals.gate import run
 from pgo_agent.evals.gate.entries import GROUPS
 from pgo_agent.evals.gate.run import Outcome
-from pgo_agent.evals.record import RESULTS
+from pgo_agent.evals.runner.folders import RESULTS
 from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.errors import UsageFault
 from rich.table import Table

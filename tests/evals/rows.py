@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pgo_agent.evals.nightly.row import Case, Row, Tried, Winner
-from pgo_agent.evals.record import RESULTS
+from pgo_agent.evals.runner.folders import RESULTS
 
 RECORDED = sorted(RESULTS.glob("*.jsonl"))
 FA_FWD = RESULTS / "fa_fwd-claude-h200.jsonl"
