@@ -90,7 +90,7 @@ def parse(source: str, name: str) -> ast.Module:
     except (SyntaxError, ValueError, MemoryError, RecursionError) as e:
         line = getattr(e, "lineno", None)
         where = f"{name}:{line}" if line else name
-        raise UsageFault(f"{where} is not Python: {getattr(e, 'msg', e)}", "mend the syntax error") from None
+        raise UsageFault(f"{where} is not Python: {getattr(e, 'msg', e)}", "fix the syntax error") from None
 
 
 def names_of(node: ast.stmt) -> set[str]:

@@ -30,7 +30,7 @@ def lessons(
     file: Annotated[Path, typer.Argument(help="The target: a kernel file, or a kernel that ships: fa_fwd.")],
     store: StoreOption = WORKSPACE,
 ) -> None:
-    """Say what former runs of a target teach the next one: wins, near misses, failures; at most a screen of lines."""
+    """Say what earlier runs of a target teach the next one: wins, near misses, failures; at most a screen of lines."""
     from pgo_agent.agent.views import show as shown
 
     with runner.faults(), runner.opened(store) as opened:

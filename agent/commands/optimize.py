@@ -99,7 +99,7 @@ def _warn_of_unknown(run: Run, emit: Emit) -> None:
 
 def _refuse_ended(run: Run) -> None:
     if run.state == "failed":
-        raise UsageFault(f"run {run.id} failed: {run.error}", "mend that, then start a new run")
+        raise UsageFault(f"run {run.id} failed: {run.error}", "fix that, then start a new run")
     if run.state in STATES:
         raise UsageFault(
             f"run {run.id} is complete", f"`pgo-agent show {run.id}` shows it; start another with `pgo-agent optimize`"

@@ -130,7 +130,7 @@ def _must_exist(built: Bundled, wanted: Sequence[str]) -> None:
     if not built.bundle or missing:
         problem = built.failures[0] if built.failures else f"it has no public case {', '.join(missing)}"
         raise TargetFault(
-            f"nothing to profile: {problem}", "`pgo-agent optimize FILE` lists the cases, or mend the file"
+            f"nothing to profile: {problem}", "`pgo-agent optimize FILE` lists the cases, or fix the file"
         )
 
 

@@ -99,7 +99,7 @@ def _check_small(ctx: Context) -> None:
     if judged.verdict in (Verdict.WRONG, Verdict.CHEATING, Verdict.CRASHED, Verdict.BUILD_ERROR):
         raise TargetFault(
             f"{ctx.target.path}: the kernel as it stands does not pass its own reference: {judged.reason}",
-            "mend kernel() or reference(); nothing can be optimized against a wrong baseline",
+            "fix kernel() or reference(); nothing can be optimized against a wrong baseline",
         )
 
 
@@ -158,7 +158,7 @@ def _measured(
             shown = case.split("/", 1)[1]
             raise TargetFault(
                 f"{ctx.target.path}: the kernel as it stands is wrong on {shown}: {listed[0].problem}",
-                f"{shipped_configurations.advice(listed[:1])}mend kernel() or reference(); "
+                f"{shipped_configurations.advice(listed[:1])}fix kernel() or reference(); "
                 "nothing can be optimized against a wrong baseline",
             )
     return measured[: len(points)]
@@ -170,7 +170,7 @@ def _best(points: Sequence[BaselinePoint], cases: Sequence[str], own_plans: set[
     for case in cases:
         fit = [p for p in points if p.case == case and not p.problem and (own_plans is None or p.plan_id in own_plans)]
         if not fit:
-            raise TargetFault(f"no configuration of the file is right on {case.split('/', 1)[1]}", "mend the kernel")
+            raise TargetFault(f"no configuration of the file is right on {case.split('/', 1)[1]}", "fix the kernel")
         best[case] = replace(min(fit, key=lambda p: p.rank), statics=())
     return best
 

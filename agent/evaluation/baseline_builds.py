@@ -108,7 +108,7 @@ def must_build(ctx: Context, built: Built, cases: Iterable[str]) -> None:
         "rejected": "does not make a valid bundle",
     }
     kind = kinds.get(failure.kind if failure else "", "fails when it is traced")
-    advice = about_imports(why) or "mend the file, then start again"
+    advice = about_imports(why) or "fix the file, then start again"
     raise TargetFault(f"{where}: the kernel as it stands {kind}: {what}{why}", advice)
 
 

@@ -144,7 +144,7 @@ def _recorded(ctx: Context, question: Question, prompt: str, generation: int) ->
 
 
 def _asked(ctx: Context, model: Model, question: Question, prompt: str) -> tuple[Reply, replies.Parsed]:
-    doing = f"asking {model.name}" + (f" to mend {question.about[:8]}" if question.about else "")
+    doing = f"asking {model.name}" + (f" to repair {question.about[:8]}" if question.about else "")
     ctx.emit("phase", phase="propose", doing=doing)
     ctx.emit("model.prompted", model=model.name, tokens=budget.estimate(prompt), left_out=prompting.left_out(prompt))
     with nullcontext() if model.booked else ctx.unbooked():

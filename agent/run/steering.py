@@ -53,7 +53,7 @@ def may_pin(c: Candidate) -> None:
     if c.verdict is None:
         raise UsageFault(f"{c.id[:8]} has no verdict yet", "pin it when it has one")
     if c.verdict in FAULTY or not c.has_bundle:
-        raise UsageFault(f"{c.id[:8]} is {c.verdict}: nothing is made of it", "mend it with /edit first")
+        raise UsageFault(f"{c.id[:8]} is {c.verdict}: nothing is made of it", "fix it with /edit first")
     if c.kind == "ttgir":
         raise UsageFault(f"{c.id[:8]} is TTGIR, which no move starts from", f"its source is that of {c.parent[:8]}")
 

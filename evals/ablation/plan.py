@@ -20,7 +20,7 @@ LIMITS = (
     "patience",
     "minutes",
 )  # a run that its minutes end is left out: its builds may serve another arm
-HINT = "mend the plan; `pgo-agent eval ablation --help` shows one"
+HINT = "fix the plan; `pgo-agent eval ablation --help` shows one"
 
 
 @dataclass(frozen=True, order=True)

@@ -17,7 +17,7 @@ from pgo_agent.evals.runner import plan_toml
 from pgo_agent.evals.runner.plan_toml import SEEDS, TEXTS, Shape
 from pgo_agent.sandbox.errors import UsageFault
 
-HINT = "mend the plan; `pgo-agent eval nightly --help` shows one"
+HINT = "fix the plan; `pgo-agent eval nightly --help` shows one"
 LIMITS = ("patience", *BUDGETS)  # settings of a run that a plan must name
 OF_MODELS = [name for name, budget in BUDGETS.items() if budget.of_models]  # but for these
 

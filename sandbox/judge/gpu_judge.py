@@ -192,7 +192,7 @@ class GpuJudge:
             if e.killed:
                 raise
             if e.stage == IMPORTING and e.timed_out:
-                raise TargetFault(f"{self.target.contract_path}: its import does not end", "mend it") from None
+                raise TargetFault(f"{self.target.contract_path}: its import does not end", "fix it") from None
             raise NoStart(f"the judge process did not start: {e.detail[-600:]}", "see `pgo-agent doctor`") from None
 
     def _send(self, message: dict[str, Any]) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def _run(store: Store, what: str) -> Run:
     if run.facts.given:
         raise UsageFault(f"run {run.id} is the check of one file", f"`pgo-agent show {run.id}` shows what it came to")
     if run.state == "failed":
-        raise UsageFault(f"run {run.id} failed: {run.error}", "mend that, then start anew")
+        raise UsageFault(f"run {run.id} failed: {run.error}", "fix that, then start anew")
     return run
 
 

@@ -48,7 +48,7 @@ def read() -> dict[str, Price]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as e:
-        raise UsageFault(f"cannot read the prices in {path}: {e}", "mend it, or move it away") from None
+        raise UsageFault(f"cannot read the prices in {path}: {e}", "fix it, or move it away") from None
     return {name: _price(path, name, entry) for name, entry in table.items()}
 
 

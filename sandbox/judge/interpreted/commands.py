@@ -66,7 +66,7 @@ class CpuWorker:
             self.module = target.load(self.target.contract_path, "pgo_target")
         except Exception as e:
             raise TargetFault(
-                f"{self.target.contract_path} cannot be imported: {type(e).__name__}: {e}", "mend it"
+                f"{self.target.contract_path} cannot be imported: {type(e).__name__}: {e}", "fix it"
             ) from e
         self.spread = Spread(self.module, CPU)
         self.device = request["device"]

@@ -50,7 +50,7 @@ class CheckCommands:
         try:
             module = target.load(Path(request["contract"]), "pgo_target")
         except Exception as e:
-            raise TargetFault(f"{request['contract']} cannot be imported: {type(e).__name__}: {e}", "mend it") from e
+            raise TargetFault(f"{request['contract']} cannot be imported: {type(e).__name__}: {e}", "fix it") from e
         cases = {f"{s}/{n}": p for s in ("CASES", "HELD_OUT") for n, p in getattr(module, s).items()}
         properties = torch.cuda.get_device_properties(device)
         arch = properties.major * 10 + properties.minor

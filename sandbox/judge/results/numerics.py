@@ -99,7 +99,7 @@ def make_inputs(
             return dict(target.inputs(case, new()))
         inputs = stress_inputs.make(lambda generator: target.inputs(case, generator), new, stress_input)
     except Exception as e:
-        raise TargetFault(f"inputs() raised {type(e).__name__}: {e}", "mend inputs(case, generator)") from e
+        raise TargetFault(f"inputs() raised {type(e).__name__}: {e}", "fix inputs(case, generator)") from e
     if inputs is None:
         raise TargetFault(f"inputs() holds nothing for {stress_input.name}", "")
     return inputs
@@ -200,7 +200,7 @@ def _outputs(target: ModuleType, inputs: dict[str, Any], cores: TensorCores | No
         with cores or nullcontext():
             out = target.reference(**inputs)
     except Exception as e:
-        raise TargetFault(f"reference() raised {type(e).__name__}: {e}", "mend reference(), in float64 too") from e
+        raise TargetFault(f"reference() raised {type(e).__name__}: {e}", "fix reference(), in float64 too") from e
     outs = list(out) if isinstance(out, list | tuple) else [out]
     if not all(isinstance(o, torch.Tensor) for o in outs):
         raise TargetFault("reference() must return a tensor or a tuple of tensors", "return what the kernel returns")

@@ -88,7 +88,7 @@ class Worker(CheckCommands):
         except Inconsistent as e:
             right = [b for b in best if not b["problem"]]
             if len(right) == len(best):
-                advice = "mend it: its results must be what they were"
+                advice = "fix it: its results must be what they were"
                 raise TargetFault(f"the kernel as it stands: {e}", advice) from None
             self._finalists(case, right)  # without the wrong ones, whose results may differ
             return

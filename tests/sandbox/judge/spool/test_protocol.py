@@ -234,7 +234,7 @@ def test_a_hang_and_a_crash_elsewhere_are_what_they_are_here(tmp_path: Path) -> 
 
 
 def test_a_fault_of_the_target_elsewhere_is_the_targets_fault_here(tmp_path: Path) -> None:
-    both = Both(tmp_path, peaks=TargetFault("the reference raises", "mend it"))
+    both = Both(tmp_path, peaks=TargetFault("the reference raises", "fix it"))
     with pytest.raises(TargetFault, match="the reference raises"):
         both.asked("peaks", case="CASES/one")
 
