@@ -188,7 +188,7 @@ def test_an_element_written_outside_of_a_buffer_is_seen(storage: int, offset: in
     """Views beyond their buffer never pass check.py; a kernel's pointers can go anywhere."""
     beyond = Tensor(storage, "float32", (1,), (1,), offset)
     replay, _ = replayed(Op("aten.fill_.Scalar", (beyond, 1.0), {}, (beyond,)))
-    replay.poison(NAN)
+    replay.poison(NAN, NAN)
     assert replay.stray() == 0
     replay()
     assert replay.stray() == 4

@@ -157,7 +157,7 @@ def test_matmuls_of_other_numbers_stay_as_they_are() -> None:
     plain = (x @ x.T, fp8.float() @ x.T, (fp8.float() + 1) @ fp8.float().T)
     with TensorCores() as cores:
         within = (x @ x.T, fp8.float() @ x.T, (fp8.float() + 1) @ fp8.float().T)
-    assert all(torch.equal(p, w) for p, w in zip(plain, within, strict=True)) and not cores.said
+    assert all(torch.equal(p, w) for p, w in zip(plain, within, strict=True)) and not cores.summary
 
 
 def test_numbers_that_were_written_over_are_not_taken_for_fp8() -> None:
@@ -166,4 +166,4 @@ def test_numbers_that_were_written_over_are_not_taken_for_fp8() -> None:
         wide = x.float()
         wide[:, :4] = 0.1  # by a view of it
         out = wide @ x.float().T
-    assert torch.equal(out, wide @ x.float().T) and not cores.said
+    assert torch.equal(out, wide @ x.float().T) and not cores.summary
