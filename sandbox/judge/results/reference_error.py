@@ -19,6 +19,7 @@ from pgo_agent.sandbox.judge.results.deviation import Error
 from pgo_agent.sandbox.judge.results.numerics import Expected
 
 ENOUGH = 256  # elements that suffice: 1 in 1500 sets of 64 sums in another order counted as wrong, of larger sets none
+LARGE = 64  # elements at least half as large as the largest: smaller ones tell of errors, too
 MOST = 64  # seeds
 SECONDS = 20.0  # no further seed is begun after these
 
@@ -47,9 +48,10 @@ class Spread:
 
 
 def wanted(expected: Expected) -> int:
-    """Return the number of seeds that gives ENOUGH large elements of every float output."""
-    few = [n for n in _large(expected) if n]
-    return min(MOST, math.ceil(ENOUGH / min(few))) if few else 1
+    """Return how many seeds show ENOUGH elements of every floating-point output, and LARGE large ones."""
+    pairs = zip(_elements(expected), _large(expected), strict=True)
+    seeds = [max(ENOUGH / elements, LARGE / large) for elements, large in pairs if elements]
+    return min(MOST, math.ceil(max(seeds, default=1.0)))
 
 
 def surer(expected: Expected, others: Sequence[Expected]) -> Expected:
@@ -63,7 +65,7 @@ def surer(expected: Expected, others: Sequence[Expected]) -> Expected:
         if 0 < elements < ENOUGH:
             low[i] = Error(worst, max(e.mean for e in errors), expected.low[i].misplaced)
             floors[i] = floor, max(f[1] for f in allowed)
-        elif 0 < large < ENOUGH:
+        elif 0 < large < LARGE:
             low[i], floors[i] = replace(expected.low[i], worst=worst), (floor, expected.floors[i][1])
     return replace(expected, low=tuple(low), floors=tuple(floors))
 
