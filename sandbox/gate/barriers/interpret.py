@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pgo_agent.sandbox.gate.barriers import accesses, control, operations
 from pgo_agent.sandbox.gate.barriers.finding import Finding
 from pgo_agent.sandbox.gate.barriers.program import At, Program
-from pgo_agent.sandbox.gate.barriers.terms import KNOWN_OPS, Known, Number, Term, apply, leaves
+from pgo_agent.sandbox.gate.barriers.terms import INTEGER, Known, Number, Term, integer_result, leaves
 from pgo_agent.sandbox.gate.barriers.values import Choose, Frame, Memory, Role, TooLong, Undecided, Value, place
 from pgo_agent.sandbox.ttgir import types
 from pgo_agent.sandbox.ttgir.tree import Argument, Block, Module, Op, Region
@@ -25,7 +25,6 @@ _ENDS = frozenset(
     {"scf.yield", "scf.condition", "ttg.warp_yield", "ttg.warp_return", "tt.return", "cf.br", "cf.cond_br"}
 )
 _POINTERS = frozenset({"tt.addptr", "tt.bitcast", "tt.int_to_ptr", "tt.ptr_to_int"})
-_INTEGER = re.compile(r"i\d+|index")
 
 
 class Unroller:
@@ -136,18 +135,7 @@ class Unroller:
         if kind == "select" and isinstance(values[0], int):
             return values[1] if values[0] else values[2]
         numbers = [v for v in values if isinstance(v, int | Term)]
-        result = op.result_types[0] if op.result_types else ""
-        if len(numbers) != len(values) or not _INTEGER.fullmatch(result):
-            return None
-        taken = types.bits(op.operand_types[0]) if op.operand_types else 64
-        named = {
-            "cmpi": f"cmpi.{next(iter(op.words), '')}",
-            "extsi": "extsi.i1" if taken == 1 else "extsi",
-            "extui": f"extui.i{taken}",
-            "index_castui": "index_cast",
-        }
-        kind = named.get(kind, kind)
-        return apply(kind, tuple(numbers), types.bits(result)) if kind in KNOWN_OPS else None
+        return integer_result(op, tuple(numbers)) if len(numbers) == len(values) else None
 
     # what handlers ask ------------------------------------------------------------------------------------------------
 
@@ -229,7 +217,7 @@ def argument_leaf(argument: Argument, head: str) -> Term:
     """Return an argument of a kernel as an unknown number; `head`: the text that opens the kernel."""
     name, type_ = argument.name, argument.type
     divisible = re.search(re.escape(name) + r": [^,{]*\{[^}]*tt\.divisibility = (\d+)", head)
-    width = types.bits(type_) if _INTEGER.fullmatch(type_) else 64
+    width = types.bits(type_) if INTEGER.fullmatch(type_) else 64
     return Term("arg", (), width, name.removeprefix("%"), int(divisible[1]) if divisible and width > 1 else 1)
 
 
@@ -238,7 +226,7 @@ def _constant(op: Op) -> int | None:
     if word in ("true", "false"):
         return int(word == "true")
     type_ = op.result_types[0] if op.result_types else ""
-    return int(word) if re.fullmatch(r"-?\d+", word) and _INTEGER.fullmatch(type_) else None
+    return int(word) if re.fullmatch(r"-?\d+", word) and INTEGER.fullmatch(type_) else None
 
 
 def _of_module(module: Module, name: str, otherwise: int) -> int:

@@ -3,9 +3,13 @@
 Arithmetic is that of MLIR's arith dialect: two's complement of the type's width, kept as signed numbers (i1: 0 and 1).
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
+
+from pgo_agent.sandbox.ttgir import types
+from pgo_agent.sandbox.ttgir.tree import Op
 
 
 @dataclass(frozen=True)
@@ -126,3 +130,21 @@ _OPS: dict[str, Callable[..., int]] = {
     **{f"extui.i{w}": (lambda a, m=(1 << w) - 1: a & m) for w in (1, 8, 16, 32, 64)},
 }
 KNOWN_OPS = frozenset(_OPS) | {f"cmpi.{name}" for name in _COMPARE}
+INTEGER = re.compile(r"i\d+|index")  # types whose values are followed
+
+
+def integer_result(op: Op, numbers: tuple[Number, ...]) -> Number | None:
+    """Return the result of an `arith` operation on integers; None where it is no integer, or not modelled."""
+    result = op.result_types[0] if op.result_types else ""
+    if not INTEGER.fullmatch(result):
+        return None
+    kind = op.name.removeprefix("arith.")
+    taken = types.bits(op.operand_types[0]) if op.operand_types else 64
+    named = {
+        "cmpi": f"cmpi.{next(iter(op.words), '')}",
+        "extsi": "extsi.i1" if taken == 1 else "extsi",
+        "extui": f"extui.i{taken}",
+        "index_castui": "index_cast",
+    }
+    kind = named.get(kind, kind)
+    return apply(kind, numbers, types.bits(result)) if kind in KNOWN_OPS else None

@@ -9,10 +9,9 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from pgo_agent.sandbox.gate.barriers.terms import KNOWN_OPS, apply
+from pgo_agent.sandbox.gate.barriers.terms import INTEGER, apply, integer_result
 from pgo_agent.sandbox.gate.synchronisation.dataflow import ATOMICS
 from pgo_agent.sandbox.gate.synchronisation.finding import called
-from pgo_agent.sandbox.ttgir import types
 from pgo_agent.sandbox.ttgir.tree import Block, Module, Op, Region
 
 
@@ -258,17 +257,7 @@ def _arithmetic(op: Op, values: list[Value]) -> Value:
     if kind == "cmpf":
         return _compared(op, values)
     numbers = tuple(v for v in values if isinstance(v, int))
-    if len(numbers) != len(values) or not re.fullmatch(r"i\d+|index", type_):
-        return None
-    taken = types.bits(op.operand_types[0]) if op.operand_types else 64
-    named = {
-        "cmpi": f"cmpi.{next(iter(op.words), '')}",
-        "extsi": "extsi.i1" if taken == 1 else "extsi",
-        "extui": f"extui.i{taken}",
-        "index_castui": "index_cast",
-    }
-    kind = named.get(kind, kind)
-    result = apply(kind, numbers, types.bits(type_)) if kind in KNOWN_OPS else None
+    result = integer_result(op, numbers) if len(numbers) == len(values) else None
     return result if isinstance(result, int) else None
 
 
@@ -276,7 +265,7 @@ def _constant(op: Op, type_: str) -> Value:
     word = op.words[0] if op.words else ""
     if word in ("true", "false"):
         return int(word == "true")
-    if re.fullmatch(r"i\d+|index", type_) and re.fullmatch(r"-?\d+", word):
+    if INTEGER.fullmatch(type_) and re.fullmatch(r"-?\d+", word):
         return int(word)
     return float(word) if re.fullmatch(r"b?f\d+", type_) and re.fullmatch(r"-?\d+\.\d+([eE][+-]?\d+)?", word) else None
 
