@@ -14,6 +14,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from pgo_agent.agent.commands import optimize
@@ -97,7 +98,7 @@ def run(
 ) -> tuple[list[Outcome], float]:
     """Judge the entries; return what became of them, in their order, and the seconds it took.
 
-    `report` gets every outcome as soon as its target's entries are through: a run that is killed loses no more.
+    `report` gets every outcome as soon as it is known: a run that is killed loses no more than what it was judging.
 
     Raises BrokenCorpus when an entry fits its target no longer, and the faults of a run: EnvironmentFault when no
     sandbox works: the corpora are untrusted code.
@@ -106,15 +107,18 @@ def run(
     started = time.monotonic()
     names = sorted({e.target for e in chosen})
     by_target = {n: [e for e in chosen if e.target == n] for n in names}
+    turn = Lock()
+
+    def told(outcome: Outcome) -> None:
+        with turn:
+            report(outcome)
+
     with tempfile.TemporaryDirectory(prefix="pgo-gate-") as place:
 
         def one(name: str) -> list[Outcome]:
             folder = Path(place) / name
             folder.mkdir()
-            outcomes = of_target(name, by_target[name], run_settings, folder, corpus, say)
-            for outcome in outcomes:
-                report(outcome)
-            return outcomes
+            return of_target(name, by_target[name], run_settings, folder, corpus, say, told)
 
         with threads(1 if on_gpu(run_settings) else len(os.sched_getaffinity(0))) as pool:
             by_name = {o.entry.name: o for outcomes in pool.map(one, names) for o in outcomes}
@@ -126,36 +130,53 @@ def on_gpu(run_settings: RunSettings) -> bool:
 
 
 def of_target(
-    name: str, chosen: Sequence[Entry], run_settings: RunSettings, folder: Path, corpus: Path, say: Say
+    name: str,
+    chosen: Sequence[Entry],
+    run_settings: RunSettings,
+    folder: Path,
+    corpus: Path,
+    say: Say,
+    report: Tell = lambda _: None,
 ) -> list[Outcome]:
     """Judge the entries of one target, as one run in an empty folder. Raises what `run` raises."""
     subject = corpora.place(name, folder, corpus)
     by_id: dict[str, Entry] = {}
     files: list[GivenFile] = []
-    outcomes = []
+    outcomes = list[Outcome]()
+
+    def add(outcome: Outcome) -> None:
+        outcomes.append(outcome)
+        report(outcome)
+
     with closing(Store(folder / "workspace")) as store:
         own_text = cache(partial(own_ttgir, subject, run_settings, store.contents))
         for entry in chosen:
             try:
                 files.append(corpora.given_file(entry, subject, folder, own_text))
             except UsageFault as e:
-                outcomes.append(Outcome(entry, Verdict.REJECTED, "read", e.message, {}, False))
+                add(Outcome(entry, Verdict.REJECTED, "read", e.message, {}, False))
                 continue
             other = by_id.setdefault(candidate_id(files[-1].source), entry)
             if other is not entry:
                 raise BrokenCorpus(f"{entry.name} and {other.name} are the same candidate")
-        count = len(files)
-        if not count:
+        if not files:
             return outcomes
         measured: list[bool] = []
-        optimize.start(
-            subject.path,
-            replace(run_settings, candidates=count, width=count, minutes=MINUTES, interpreting=INTERPRETING),
-            store,
-            _feed(name, count, measured, say),
-            files,
-        )
-        outcomes += [_outcome(by_id[c.id], c, store, measured[0]) for c in store.candidates(store.run("last").id)]
+
+        def heard(event: dict[str, Any]) -> None:
+            if event["type"] == "run.started":
+                measured.append(bool(event["gpu"]))
+            elif event["type"] == "candidate.verdict":
+                c = store.candidate(store.run("last").id, event["candidate"])
+                add(_outcome(by_id[c.id], c, store, measured[0]))
+                if len(outcomes) % 10 == 0 or len(outcomes) == len(chosen):
+                    say(f"{name}: {len(outcomes)} of {len(chosen)}")
+
+        count = len(files)
+        given = replace(run_settings, candidates=count, width=count, minutes=MINUTES, interpreting=INTERPRETING)
+        optimize.start(subject.path, given, store, heard, files)
+    if left := {e.name for e in chosen} - {o.entry.name for o in outcomes}:
+        raise BrokenCorpus(f"{', '.join(sorted(left))}: no verdict: the run of {name} ended before")
     return outcomes
 
 
@@ -165,29 +186,12 @@ def own_ttgir(subject: Target, run_settings: RunSettings, contents: ContentStore
     return ttgir_edits.own(Builder(subject, device, box.choose(run_settings.sandbox, run_settings.python), contents))
 
 
-def _feed(name: str, count: int, measured: list[bool], say: Say) -> Callable[[dict[str, Any]], None]:
-    done = 0
-
-    def heard(event: dict[str, Any]) -> None:
-        nonlocal done
-        if event["type"] == "run.started":
-            measured.append(bool(event["gpu"]))
-        elif event["type"] == "candidate.verdict":
-            done += 1
-            if done % 10 == 0 or done == count:
-                say(f"{name}: {done} of {count}")
-
-    return heard
-
-
 def _outcome(entry: Entry, c: Candidate, store: Store, measured: bool) -> Outcome:
-    if c.verdict is None:
-        raise BrokenCorpus(f"{entry.name} has no verdict: its run ended before it was judged")
     run = store.run("last")
     seconds = {**(c.built.seconds if c.built else {}), "judge": c.seconds or 0.0}
     stage_bodies = [s for body in store.evidence(run.id, c.id).values() for s in body.get("stages", [])]
     stages = {s["stage"]: s["seconds"] for s in stage_bodies}
     environment = run.baseline.environment if run.baseline else None
     launched = duplicates.launched(store.contents, c)
-    result = entry, Verdict(c.verdict), c.stage or "", c.reason or ""
+    result = entry, Verdict(str(c.verdict)), c.stage or "", c.reason or ""
     return Outcome(*result, seconds, measured, stages, environment, launched)

@@ -5,7 +5,9 @@ cannot replace a kernel. Also refused are launches that nothing depends on, many
 in a narrower type in any built case, and kernels that store at a symbol of their module, which outlives a launch.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from operator import itemgetter
 from typing import Any
 
 from pgo_agent.sandbox.bundle import ptx
@@ -85,15 +87,29 @@ def idle(plan: Plan) -> list[int]:
 
 
 def _precision(candidate: Side, original: Side) -> Iterator[Reason]:
+    """Hold each case to the original's least precision on inputs of the same types, in any case and configuration: of
+    a held-out case the original has one configuration, which need not be the one that uses the narrowest dots."""
+    alike = defaultdict[tuple[Any, ...], list[Plan]](list)
+    for _, plan in _each(original):
+        alike[_types(plan)].append(plan)
     for case, plans in original.plans.items():
-        theirs = _least(original, plans)
-        ours = _least(candidate, candidate.plans.get(case, ()))
+        theirs, ours = _least(original, plans), _least(candidate, candidate.plans.get(case, ()))
         if not theirs or not ours:
             continue
+        theirs = _least(original, [p for types in {_types(p) for p in plans} for p in alike[types]]) | {
+            "dots": theirs["dots"]
+        }
         for what, split in (("accumulator", False), ("operand", ours["dots"] >= SPLIT * theirs["dots"])):
             if ours[what] < theirs[what] and not split:
                 mine, yours = _bits(ours[what]), _bits(theirs[what])
                 yield of_case(case) + plain(f": an {what} of its dots is {mine}, of the original's {yours}")
+
+
+def _types(plan: Plan) -> tuple[Any, ...]:
+    """Return what a launcher can choose a precision by: types of input tensors, and inputs that are no numbers."""
+    tensors = {name: tuple(t["dtype"] for t in _tensors(value)) for name, value in plan["inputs"].items()}
+    words = {n: value for n, value in plan["inputs"].items() if value is None or isinstance(value, (str, bool))}
+    return tuple(sorted((tensors | words).items(), key=itemgetter(0)))
 
 
 def _stores(candidate: Side, original: Side) -> Iterator[Reason]:

@@ -68,7 +68,7 @@ def verdicts(folder: Path) -> dict[str, str]:
 @pytest.mark.gpu
 @pytest.mark.slow
 def test_a_whole_run_through_a_folder_finds_what_a_direct_one_finds(tmp_path: Path, device: str) -> None:
-    """To the clock's noise: whether 1.003x counts may differ from run to run, what is right and what is wrong not."""
+    """What is proposed next follows from times, which differ by noise; what is right and wrong does not."""
     near, far = tmp_path / "near", tmp_path / "far"
     for folder in (near, far):
         folder.mkdir()
@@ -78,8 +78,8 @@ def test_a_whole_run_through_a_folder_finds_what_a_direct_one_finds(tmp_path: Pa
         done = elsewhere(far, *SMALL, device=device)
     assert direct.code in (0, 1) and done.code in (0, 1), (direct.err, done.err)
     ours, theirs = verdicts(far), verdicts(near)
-    assert ours.keys() == theirs.keys() and None not in ours.values()
-    assert {c: v in FAULTY for c, v in ours.items()} == {c: v in FAULTY for c, v in theirs.items()}
+    assert len(ours) == len(theirs) == 2
+    assert all(v is not None and v not in FAULTY for v in (*ours.values(), *theirs.values()))
     summaries = [d.events[-1]["summary"] for d in (direct, done)]
     assert summaries[0]["environment"]["gpu"] == summaries[1]["environment"]["gpu"]
     medians = [s["cases"]["CASES/1m"]["sides"]["tuned"]["ms"] for s in summaries]

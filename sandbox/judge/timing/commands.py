@@ -18,7 +18,7 @@ from pgo_agent.sandbox.gate.reason import NONE, joined, of_case, plain, quoted
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.judge.results import checks as stages
 from pgo_agent.sandbox.judge.results import numerics, stress_runs
-from pgo_agent.sandbox.judge.results.checks import Pick, TargetSession
+from pgo_agent.sandbox.judge.results.checks import Pick, TargetSession, verified_key
 from pgo_agent.sandbox.judge.results.commands import CheckCommands, failed
 from pgo_agent.sandbox.judge.stage_log import Clock
 from pgo_agent.sandbox.judge.timing import bootstrap, sequential, timer
@@ -116,7 +116,16 @@ class Worker(CheckCommands):
         except BadBundle as e:
             return Judgement(Verdict.REJECTED, "smoke", quoted(str(e))).as_json()
         except Inconsistent as e:
-            return Judgement(e.verdict, "time", e.why).as_json()
+            return (self._why_different(candidate, e) or Judgement(e.verdict, "time", e.why)).as_json()
+
+    def _why_different(self, candidate: Bundle, found: Inconsistent) -> Judgement | None:
+        """Return what a check says of outputs that differ in a case not checked before: they may be unwritten."""
+        pick, case = found.launched
+        bundle, label = pick[case]
+        known = bundle is not candidate or verified_key(pick, case) in self._bench().verified
+        if known or found.verdict != Verdict.RACE:
+            return None
+        return self._checked(self._bench(), bundle, {case: [label]}, "quick")[0]
 
     def _look(self, bench: TargetSession, candidate: Bundle, request: dict[str, Any]) -> Judgement:
         clock = Clock()

@@ -32,10 +32,11 @@ class Inconsistent(Exception):
     """Timed launches left something wrong: different outputs (race), outputs other than verified or changed inputs
     (cheating), writes outside or an error that is too large (wrong)."""
 
-    def __init__(self, verdict: Verdict, why: Reason) -> None:
+    def __init__(self, verdict: Verdict, why: Reason, launched: tuple[Pick, str]) -> None:
         super().__init__(why.for_person())
         self.why = why
         self.verdict = verdict
+        self.launched = launched  # what was launched, and the case
 
 
 def time_sides(
@@ -65,9 +66,9 @@ def time_sides(
         for name, pick in picks.items():
             key = verified_key(pick, case)
             verified = bench.verified.get(key) if name == "candidate" else None
-            _consistent(timed[name], case, verified)
+            _consistent(timed[name], pick, case, verified)
             if verified is not None:
-                _right(timed[name], case, bench.expect(case), bench.allowed[key])
+                _right(timed[name], pick, case, bench.expect(case), bench.allowed[key])
         for side in timed.values():
             side.places = ()  # frees also the inputs of libraries, before the next case
         return timed
@@ -131,9 +132,9 @@ def _places(bench: TargetSession, picks: Mapping[str, Pick], libraries: int, cas
     return max(1, min(PLACES, rounds // ROUNDS, int((ROOM * free - libraries * inputs) / max(size, 1))))
 
 
-def _consistent(side: TimedSide, case: str, verified: int | None) -> None:
+def _consistent(side: TimedSide, pick: Pick, case: str, verified: int | None) -> None:
     def refuse(verdict: Verdict, words: str) -> Inconsistent:
-        return Inconsistent(verdict, of_case(case, text=case) + plain(f": {words}"))
+        return Inconsistent(verdict, of_case(case, text=case) + plain(f": {words}"), (pick, case))
 
     if side.meddled:
         raise refuse(Verdict.CHEATING, f"launches of {side.name} changed their inputs while it was timed")
@@ -145,7 +146,7 @@ def _consistent(side: TimedSide, case: str, verified: int | None) -> None:
         raise refuse(Verdict.CHEATING, "timed launches gave other outputs than were verified")
 
 
-def _right(side: TimedSide, case: str, expected: Expected, allowed: Sequence[float]) -> None:
+def _right(side: TimedSide, pick: Pick, case: str, expected: Expected, allowed: Sequence[float]) -> None:
     """Raise Inconsistent where a sample of a launch's outputs errs by more than is `allowed` for that output."""
     for drawn in side.drawn:
         for n, ((at, values), exact, most) in enumerate(zip(drawn, expected.outputs, allowed, strict=True)):
@@ -153,6 +154,5 @@ def _right(side: TimedSide, case: str, expected: Expected, allowed: Sequence[flo
             if error.misplaced or not error.worst <= most:
                 why = of_case(case, text=case) + plain(f": a timed launch of {side.name}: output {n}: ")
                 over = plain(f"error {error.worst:.3g}") + withheld(f" > {most:.3g}", most)
-                raise Inconsistent(
-                    Verdict.WRONG, why + (plain("NaN or infinity out of place") if error.misplaced else over)
-                )
+                why += plain("NaN or infinity out of place") if error.misplaced else over
+                raise Inconsistent(Verdict.WRONG, why, (pick, case))

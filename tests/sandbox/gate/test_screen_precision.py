@@ -110,6 +110,21 @@ def test_a_held_out_case_with_narrower_dots_is_rejected_and_not_named(workshop: 
     assert refused.why.for_model(["secret"]) == FAILS
 
 
+def test_a_held_out_case_may_use_what_another_configuration_uses_on_inputs_of_the_same_types(
+    workshop: tuple[ContentStore, Built],
+) -> None:
+    contents, built = workshop
+    manifest = contents.manifest(built.bundle)
+    wide, narrow = (manifest["plans"][f"CASES/{way}"] for way in ("fp16", "fp8"))
+    ((label, plan),) = narrow.items()
+    of_the_same = {label: plan | {"inputs": next(iter(wide.values()))["inputs"]}}
+    public = wide | {"with fp8 dots": of_the_same[label]}
+    for configurations, verdict in ((public, None), (wide | {"with fp8 dots": plan}, Verdict.REJECTED)):
+        original = manifest | {"plans": {"CASES/it": configurations, "HELD_OUT/secret": wide}}
+        candidate = manifest | {"plans": {"CASES/it": wide, "HELD_OUT/secret": of_the_same}}
+        assert plan_rules.stage(side(contents, candidate), side(contents, original)).verdict == verdict
+
+
 def test_a_case_that_the_original_has_no_build_of_is_said_to_be_left_out(workshop: tuple[ContentStore, Built]) -> None:
     contents, built = workshop
     manifest = contents.manifest(built.bundle)
