@@ -60,7 +60,8 @@ evals = typer.Typer(no_args_is_help=True, help="Put the project itself to the te
 @with_settings(Command.EVAL)
 def eval_gate(
     entries: Annotated[
-        str | None, typer.Argument(help="Only entries with this in their name, as cheats/, or of this target, as gemm.")
+        list[str] | None,
+        typer.Argument(help="Only entries with one of these in their name, as cheats/, or of this target, as gemm."),
     ] = None,
     *,
     asked: RunSettings,
@@ -73,7 +74,7 @@ def eval_gate(
     from pgo_agent.evals.gate import report as gate_report
 
     with runner.faults():
-        raise typer.Exit(gate_report.main(entries, asked, json_lines))
+        raise typer.Exit(gate_report.main(entries or [], asked, json_lines))
 
 
 @evals.command(

@@ -21,7 +21,7 @@ from pgo_agent.agent.version import commit_of
 from pgo_agent.agent.views import summary as display
 from pgo_agent.evals.gate import entries as corpora
 from pgo_agent.evals.gate import run
-from pgo_agent.evals.gate.entries import GROUPS
+from pgo_agent.evals.gate.entries import GROUPS, Entry
 from pgo_agent.evals.gate.run import Outcome
 from pgo_agent.evals.runner.folders import RESULTS
 from pgo_agent.sandbox import devices
@@ -36,11 +36,13 @@ _PARTS = ("trace", "compile", "judge")
 _OF_A_BATCH = 10  # entries, at least
 
 
-def main(pattern: str | None, settings: RunSettings, as_json: bool) -> int:
-    """Run the corpora, or what the pattern names, and print the outcome; return the exit code."""
-    chosen = [e for e in corpora.load() if pattern is None or pattern in e.name or pattern == e.target]
-    if not chosen:
-        raise UsageFault(f"no entry of the corpora is called {pattern}", "give a part of a name, or a target")
+def main(patterns: Sequence[str], settings: RunSettings, as_json: bool) -> int:
+    """Run the corpora, or what the patterns name, and print the outcome; return the exit code."""
+    known = corpora.load()
+    for pattern in patterns:
+        if not any(_named(e, pattern) for e in known):
+            raise UsageFault(f"no entry of the corpora is called {pattern}", "give a part of a name, or a target")
+    chosen = [e for e in known if not patterns or any(_named(e, p) for p in patterns)]
     report = (lambda o: print(json.dumps(as_values(o)), flush=True)) if as_json else (lambda _: None)
     outcomes, seconds = run.run(chosen, settings, lambda text: print(text, file=sys.stderr, flush=True), report=report)
     if as_json:
@@ -48,6 +50,10 @@ def main(pattern: str | None, settings: RunSettings, as_json: bool) -> int:
     else:
         show(outcomes, seconds)
     return code(outcomes)
+
+
+def _named(entry: Entry, pattern: str) -> bool:
+    return pattern in entry.name or pattern == entry.target
 
 
 def code(outcomes: Iterable[Outcome]) -> int:

@@ -24,7 +24,7 @@ from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.threads import threads
 
-PORTION = 16  # mutants of a run: what a run that is killed loses
+PORTION = 16  # mutants of a run: without a GPU, what a run that is killed loses
 PORTION_ON_GPU = 64
 Each = Callable[[Row], None]
 
@@ -39,13 +39,13 @@ def run(
     box.choose(settings.sandbox, settings.python).admit(untrusted=True)
     alone, turn = gate.on_gpu(settings), Lock()
 
-    def judge(portion: Sequence[Mutant]) -> None:
-        rows = list(_judged(portion, settings, results, say))
+    def add(r: Row) -> None:
         with turn:
-            for r in rows:
-                results.add(r)
-        for r in rows:
+            results.add(r)
             report(r)
+
+    def judge(portion: Sequence[Mutant]) -> None:
+        _judge(portion, settings, results, say, add)
 
     portions = list(_portions(chosen, results, PORTION_ON_GPU if alone else PORTION))
     with threads(1 if alone else len(os.sched_getaffinity(0))) as pool:
@@ -60,16 +60,26 @@ def _portions(chosen: Sequence[Mutant], results: Results, size: int) -> Iterator
         yield from (of_target[i : i + size] for i in range(0, len(of_target), size))
 
 
-def _judged(portion: Sequence[Mutant], settings: RunSettings, results: Results, say: Say) -> Iterator[Row]:
+def _judge(portion: Sequence[Mutant], settings: RunSettings, results: Results, say: Say, add: Each) -> None:
+    """Judge mutants of one target. What a GPU judged is added at once; the bits of others are compared at the end."""
     base = portion[0].base
     by_entry = {m.name: m for m in portion}
+    waiting = list[Outcome]()
+
+    def heard(o: Outcome) -> None:
+        if o.measured:
+            add(row(by_entry[_name(o)], o))
+        else:
+            waiting.append(o)
+
     with tempfile.TemporaryDirectory(prefix="pgo-mutants-") as place:
-        outcomes = gate.of_target(base.target, [m.entry for m in portion], settings, Path(place), base.corpus, say)
-    plans = {m.base.name: row(m, o)["plans"] for o in outcomes if (m := by_entry[_name(o)]).change is None}
-    for o in outcomes:
+        entries = [m.entry for m in portion]
+        gate.of_target(base.target, entries, settings, Path(place), base.corpus, say, heard)
+    plans = {m.base.name: row(m, o)["plans"] for o in waiting if (m := by_entry[_name(o)]).change is None}
+    for o in waiting:
         m = by_entry[_name(o)]
         base_plans = plans.get(m.base.name) or results.rows.get(m.base.name + ":itself", {}).get("plans")
-        yield row(m, o, _compared(m, o, base_plans, settings))
+        add(row(m, o, _compared(m, o, base_plans, settings)))
 
 
 def _name(o: Outcome) -> str:
@@ -79,7 +89,7 @@ def _name(o: Outcome) -> str:
 def _compared(m: Mutant, o: Outcome, plans: str | None, settings: RunSettings) -> dict[str, Any] | None:
     """Return the bits of a source that the gate has nothing against, unless its code says that they are the same."""
     open_ = o.verdict in (*FAULTY, Verdict.BUILT) or m.change is None or m.base.suffix != ".py"
-    if open_ or o.measured or (plans and row(m, o)["plans"] == plans):
+    if open_ or (plans and row(m, o)["plans"] == plans):
         return None
     with tempfile.TemporaryDirectory(prefix="pgo-bits-") as place:
         target = corpora.place(m.base.target, Path(place), m.base.corpus)

@@ -74,7 +74,7 @@ def test_the_same_candidate_under_two_names_is_an_error() -> None:
 
 
 def test_a_name_that_no_entry_has_is_a_mistake_of_usage(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "pgo_agent.agent.cli.main", "eval", "gate", "nothing/like/it"]
+    command = [sys.executable, "-m", "pgo_agent.agent.cli.main", "eval", "gate", "honest/", "nothing/like/it"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2 and "no entry of the corpora is called nothing/like/it" in done.stderr
 
