@@ -7,7 +7,7 @@ known index are followed, and none while a role's branch is unknown.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pgo_agent.sandbox.gate.barriers.finding import Finding, Kind
@@ -57,9 +57,21 @@ def _step(role: Role, *steps: Use) -> None:
 
 
 def passed_over(u: "Unroller", op: Op, role: Role) -> None:
-    """Note an operation that was not followed: it may have waited for anything."""
+    """Note an operation that was not followed: it may have waited for anything, and written anywhere."""
     if u.queues(op):
         _step(role, Forget(u.at(op)))
+    inside = (o for region in op.regions for top in region.ops for o in top.walk())
+    if any("memdesc" in t for o in inside for t in (*o.operand_types, *o.result_types)):
+        u.untracked |= u.allocated
+
+
+def untracked(op: Op, values: Sequence[Value], role: Role) -> Iterator[str]:
+    """Give the allocations that an operation may write without a step that says so."""
+    at = _WRITTEN.get(op.name)
+    written = values[at:][:1] if at is not None else () if op.name in _TRACKED else values
+    for value in written:
+        if isinstance(value, Memory) and (at is None or slot(value) is None or not role.followed):
+            yield value.name
 
 
 # groups ---------------------------------------------------------------------------------------------------------------
@@ -144,6 +156,28 @@ HANDLERS: "dict[str, Handler]" = {
 _STORES = frozenset({"ttng.async_tma_copy_local_to_global", "ttng.async_tma_reduce", "ttng.async_tma_scatter"})
 _FENCE = "ttng.fence_async_shared"
 _QUEUED = _STORES | HANDLERS.keys() - {"ttg.local_dealloc"} | {"tt.call", _FENCE}
+_WRITTEN = {  # operation -> which operand it writes to
+    "ttg.local_store": 1,
+    "ttg.async_copy_global_to_local": 1,
+    "ttng.async_tma_copy_global_to_local": -3,
+    "ttng.async_tma_gather": -3,
+}
+_TRACKED = (  # they write no memory but barriers, or hand memory on
+    _STORES
+    | {
+        "ttg.local_load",
+        "ttg.local_alloc",
+        "ttg.local_dealloc",
+        "ttg.warp_specialize",
+        "scf.for",
+        "scf.while",
+        "scf.if",
+    }
+    | {"ttng.warp_group_dot", "ttng.warp_group_dot_wait"}
+    | {f"ttg.memdesc_{view}" for view in ("index", "subslice", "trans", "reshape", "reinterpret")}
+    | {f"ttng.{name}_barrier" for name in ("init", "inval", "arrive", "wait")}
+    | {"ttng.barrier_expect", "ttng.async_copy_mbarrier_arrive"}
+)
 _IN_ASSEMBLY = re.compile(r"wait|commit|wgmma|fence")
 
 

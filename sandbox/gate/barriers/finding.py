@@ -17,7 +17,7 @@ class Kind(StrEnum):
     EARLY = "early"  # a wait may pass on an older phase of the same parity, before the one that it is for
     LIFETIME = "lifetime"  # a barrier used before init or after inval, or invalidated while in use
     GROUPS = "groups"  # a wait for cp.async, wgmma or TMA stores that passes too early
-    MEMORY = "memory"  # a slot of shared memory overwritten while it is read, or read before its copy has landed
+    MEMORY = "memory"  # a slot of shared memory overwritten while it is read, or read before it was filled
     NONE = "no finding"  # nothing found in the runs that were tried; not a proof
     UNDECIDED = "undecided"  # not modelled: the sentence names the operation
 

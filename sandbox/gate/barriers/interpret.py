@@ -36,6 +36,8 @@ class Unroller:
         self.clusters = False  # several CTAs share barriers
         self.roles: dict[str, Role] = {}
         self.barriers: set[str] = set()  # allocations that hold barriers
+        self.allocated: set[str] = set()
+        self.untracked: set[str] = set()  # allocations that may be written without a step that says so
         self.loops: dict[str, list[int]] = {}  # where a loop with barriers stands -> its numbers of iterations
         self.findings: list[Finding] = []  # those that need no schedule
         self.put_off: Choose | Undecided | None = None  # a question that chosen iteration counts may settle
@@ -58,7 +60,8 @@ class Unroller:
             raise self.put_off or e from None
         if self.put_off:
             raise self.put_off
-        return Program({name: tuple(role.steps) for name, role in self.roles.items()})
+        steps = {name: tuple(role.steps) for name, role in self.roles.items()}
+        return Program(steps, tracked=frozenset(self.allocated - self.untracked))
 
     def _argument(self, argument: Argument, head: str) -> Value:
         leaf = argument_leaf(argument, head)
@@ -104,6 +107,7 @@ class Unroller:
     def _operation(self, op: Op, frame: Frame, role: Role) -> None:
         values = [frame.get(v) for v in op.operands]
         results: Sequence[Value]
+        self.untracked.update(accesses.untracked(op, values, role))
         if handler := _HANDLERS.get(op.name):
             results = handler(self, op, values, frame, role)
         elif op.name.startswith("arith."):

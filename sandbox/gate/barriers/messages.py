@@ -8,7 +8,7 @@ from pgo_agent.sandbox.gate.barriers.finding import Finding, Kind
 from pgo_agent.sandbox.gate.barriers.program import Arrive, Copy, Init, Inval, Join, Program, Wait
 
 if TYPE_CHECKING:
-    from pgo_agent.sandbox.gate.barriers.shared_memory import Hazard
+    from pgo_agent.sandbox.gate.barriers.shared_memory import Hazard, InUse
     from pgo_agent.sandbox.gate.barriers.simulator import Blocked, Machine
 
 # (role, barrier) -> its waits, each with the number of phases that were complete
@@ -125,6 +125,11 @@ def too_soon(program: Program, h: "Hazard") -> Finding:
         sentence = f"{second} may overwrite {h.first.slot} while {first} still reads it"
     trace = (f"{h.first.mark.role} starts {first}", f"{h.second.mark.role} starts {second}", _last_awaited(program, h))
     return Finding(Kind.MEMORY, f"{sentence}: {_not_ended(h)}", trace)
+
+
+def not_filled(use: "InUse") -> Finding:
+    """Describe a read of a slot that nothing was written to."""
+    return Finding(Kind.MEMORY, f"the {use.what} at {use.mark.at} may read {use.slot}, which nothing has filled")
 
 
 def not_fenced(h: "Hazard") -> Finding:

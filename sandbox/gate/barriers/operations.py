@@ -48,10 +48,10 @@ def _as_text(x: int | Term) -> str:
 
 
 def alloc(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, role: Role) -> Sequence[Value]:
-    if not values:
-        return [Memory(u.fresh(op.results[0]), _bytes(op))]
-    memory = Memory(u.memory_name(op), _bytes(op))
-    accesses.stored(u, op, memory, role)
+    memory = Memory(u.memory_name(op) if values else u.fresh(op.results[0]), _bytes(op))
+    u.allocated.add(memory.name)
+    if values:
+        accesses.stored(u, op, memory, role)
     return [memory]
 
 

@@ -146,3 +146,4 @@ Step: TypeAlias = Init | Arrive | Copy | Wait | Inval | Fork | Join | Use
 class Program:
     roles: dict[str, tuple[Step, ...]]  # by name; a role runs once it is forked
     entry: str = "kernel"  # the role that runs from the start
+    tracked: frozenset[str] = frozenset()  # allocations that nothing but the steps writes to

@@ -8,6 +8,8 @@ write are forgotten: what comes after the write comes after them too. So a use i
 the reads after it.
 
 wgmma and TMA see what threads store only after a fence (PTX, proxies), which must come between in every schedule.
+A slot that is read before anything was written to it holds what an earlier kernel left there: found where all writes to
+its allocation are known.
 
 Assumes that slots of different names are different memory, and that a copy writes its whole slot, masked or not.
 """
@@ -65,7 +67,9 @@ class Group:
 class Memory:
     """All slots, and all queues of the roles."""
 
-    def __init__(self) -> None:
+    def __init__(self, tracked: frozenset[str] = frozenset()) -> None:
+        self.tracked = tracked  # allocations that nothing but the steps writes to
+        self.unfilled: InUse | None = None  # the first read of a slot that nothing was written to
         self.unfenced: dict[str, InUse] = {}  # by slot: the store of threads that no fence has followed
         self.unseen: Hazard | None = None  # the first store that a dot or a TMA store may not see
         self.slots: dict[str, Slot] = defaultdict(Slot)
@@ -123,6 +127,8 @@ class Memory:
             self.slots[use.slot] = Slot(use)
             self.unfenced.pop(use.slot, None)
         else:
+            if slot.written is None and self.unfilled is None and use.slot.partition("[")[0] in self.tracked:
+                self.unfilled = use
             if use.queue and use.slot in self.unfenced and self.unseen is None:
                 self.unseen = Hazard(self.unfenced[use.slot], use, 0)
             slot.reads[use.mark.role, use.queue] = use
@@ -139,6 +145,8 @@ class Memory:
     def finding(self, program: Program) -> Finding | None:
         if self.hazard:
             return messages.too_soon(program, self.hazard)
+        if self.unfilled:
+            return messages.not_filled(self.unfilled)
         if self.unseen:
             return messages.not_fenced(self.unseen)
         return self.left_over()

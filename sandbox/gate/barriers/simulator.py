@@ -88,7 +88,7 @@ class Machine:
         # (role, barrier) -> its waits, each with the number of complete phases
         self.history: dict[tuple[str, str], list[tuple[Wait, int]]] = {}
         self.doubts: list[Finding] = []
-        self.memory = Memory()
+        self.memory = Memory(program.tracked)
 
     def go(self) -> None:
         while True:
