@@ -7,12 +7,14 @@ says so: its winner column stays empty.
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pgo_agent.agent.moves.catalogue import SOURCE_MOVES
 from pgo_agent.agent.run.record.shipped_results import rows
 from pgo_agent.agent.version import short
+from pgo_agent.evals.gate import entries as corpora
 from pgo_agent.evals.gate import report as gate_report
 from pgo_agent.evals.leaderboard.rank import noise as noise_of
 from pgo_agent.evals.mutants import report
@@ -24,7 +26,7 @@ from pgo_agent.evals.nightly.row import BASES, SHIPPED, TUNED, WINNER, Case, Row
 from pgo_agent.evals.runner.folders import RESULTS
 
 TRIED = "candidates.md"  # beside the records
-MUTANTS = "mutants-cpu.jsonl"
+MUTANTS_CPU, MUTANTS_GPU = "mutants-cpu.jsonl", "mutants-h100.jsonl"
 _HEAD = """Figures are how many times faster
 than its incumbent a candidate ran, in one session: of all cases the geometric mean, then each. A candidate that was
 slower at the quick look was timed no further.
@@ -134,10 +136,15 @@ def _table(row: Row, who: str) -> str:
     return "\n".join(lines)
 
 
-def _where(environment: Mapping[str, Any], commit: str) -> str:
+def _where(environment: Mapping[str, Any], *commits: str) -> str:
     """Return the machine and the versions that something was measured with."""
     versions = ", ".join(f"{name} {environment[name]}" for name in ("driver", "torch", "triton"))
-    return f"{environment['gpu']}, {versions}, commit {short(commit)}"
+    return f"{environment['gpu']}, {versions}, {_said(commits)}"
+
+
+def _said(commits: Iterable[str]) -> str:
+    """Return each commit once, in alphabetical order."""
+    return f"commit {', '.join(map(short, sorted(set(commits))))}"
 
 
 def _rate(row: Row, case: Case, side: str) -> str:
@@ -175,28 +182,31 @@ def gate() -> str:
     batches = [r for r in recorded if r["what"] == gate_report.BATCH]
     rates = ", ".join(f"{b['target']} {60 * b['entries'] / b['wall']:.1f}" for b in batches)
     medians = ", ".join(f"{stage} {seconds:.2g}" for stage, seconds in counts["seconds"].items())
-    commit = next(r["commit"] for r in recorded if r["what"] == gate_report.ENTRY)
+    entries = {r["entry"]: r["commit"] for r in recorded if r["what"] == gate_report.ENTRY}
+    left = sum(e.name not in entries for e in corpora.load())
+    reached = f" {left} entries were not reached in the time on a GPU that there was." if left else ""
     lines.append(
-        f"\nUndecided: the clock did not tell, and nothing is recorded as faster. Refused at: {refused}. "
+        f"\nUndecided: the clock did not tell, and nothing is recorded as faster.{reached} Refused at: {refused}. "
         f"{counts['per_minute']:.1f} candidates a minute, baselines and builds included ({rates}). Seconds of a stage, "
-        f"in the median: {medians}. {_where(counts['environment'], commit)}.\n"
+        f"in the median: {medians}. {_where(counts['environment'], *entries.values())}.\n"
     )
     return "\n".join(lines)
 
 
-def mutants() -> str:
-    """Return what became of mutants on the CPU: a Markdown table of the kinds of change, who caught them, and who
+def mutants(file: str) -> str:
+    """Return what became of recorded mutants: a Markdown table of the kinds of change, who caught them, and who
     survived."""
-    result = report.of_rows(Results(RESULTS / MUTANTS).rows)
+    result = report.of_rows(Results(RESULTS / file).rows)
     counted = result.summary()
     lines = ["| change | tried | " + " | ".join(FATES) + " |", "|---|---:|" + "---:|" * len(FATES)]
     for name, counts in {**counted["operators"], "all": counted["fates"]}.items():
         lines.append(f"| {name} | {sum(counts.values())} | " + " | ".join(map(str, counts.values())) + " |")
     caught = ", ".join(f"{n} {by}" for by, n in counted["caught_by"].items())
     survived = "".join(f"- `{r['mutant']}`: `{r['after']}`\n" for r in result.survivors)
-    commits = ", ".join(sorted({short(r["commit"]) for r, _ in result.mutants}))
-    bases = len(counted["bases"])
-    lines.append(f"\nOf {bases} kernels, without a GPU; commit {commits}. Caught as: {caught}.\n")
+    commits = [r["commit"] for r, _ in result.mutants]
+    measured = [r["environment"] for r, _ in result.mutants if r["measured"]]
+    where = _where(measured[0], *commits) if measured else f"Without a GPU, {_said(commits)}"
+    lines.append(f"\nOf {len(counted['bases'])} kernels. {where}. Caught as: {caught}.\n")
     return "\n".join(lines) + (f"\nSurvived:\n\n{survived}" if survived else "")
 
 
@@ -220,7 +230,8 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "results": tables,
     "nights": nights,
     "gate": gate,
-    "mutants": mutants,
+    "mutants": partial(mutants, MUTANTS_CPU),
+    "mutants on a GPU": partial(mutants, MUTANTS_GPU),
     "moves": moves,
 }
 

@@ -1,10 +1,9 @@
-"""What Triton's interpreter runs: small cases, small held-out cases, and which of them under which stress inputs.
+"""What Triton's interpreter runs: small cases and small held-out cases, with their inputs.
 
 Gives the reason where a case is too large for the interpreter. Runs nothing.
 """
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -12,12 +11,10 @@ from typing import Any
 import torch
 from pgo_agent.sandbox.gate.coverage import HELD_OUT
 from pgo_agent.sandbox.gate.reason import Reason, of_case
-from pgo_agent.sandbox.judge.results.stress_inputs import SCALED, STRESS_INPUTS, StressInput
+from pgo_agent.sandbox.judge.results.stress_inputs import StressInput
 from pgo_agent.sandbox.judge.results.stress_inputs import tensors as tensors_of
 from torch.utils._python_dispatch import TorchDispatchMode
 
-# Cases on which a stress input is tried with the target's own kernel; candidates get the first one that it passes.
-PLACES = 2
 HELD_OUT_FLOPS, HELD_OUT_BYTES = 1e8, 4e6  # of a held-out case that is interpreted
 STORED = 64 << 20  # bytes of a tensor of such a case
 
@@ -84,22 +81,6 @@ class _Bounded(TorchDispatchMode):  # type: ignore[misc]
             if (nbytes := math.prod(sizes) * itemsize) > STORED:
                 raise _TooLarge(f"{nbytes:.3g} bytes")
         return func(*args, **kwargs)
-
-
-def to_find_out(cases: list[str]) -> Iterator[tuple[str, StressInput]]:
-    """Give the trials of the target's own kernel: each stress input on some cases, the first on all."""
-    for k, stress_input in enumerate(STRESS_INPUTS):
-        for n in range(len(cases) if stress_input is SCALED else min(PLACES, len(cases))):
-            turn = (k + n) % len(cases)
-            yield cases[turn], stress_input.as_turn(turn)
-
-
-def chosen(borne: list[tuple[str, StressInput]]) -> list[tuple[str, StressInput]]:
-    """Return the trials of a candidate: each stress input on the first case that passed, the first on all."""
-    first: dict[tuple[str, str], tuple[str, StressInput]] = {}
-    for case, stress_input in borne:
-        first.setdefault((stress_input.name, case if stress_input is SCALED else ""), (case, stress_input))
-    return list(first.values())
 
 
 def floats(inputs: dict[str, Any]) -> list[Any]:

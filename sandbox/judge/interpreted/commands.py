@@ -6,15 +6,16 @@ these cases, as far as the interpreter models the hardware) or `wrong`. It measu
 Small held-out cases are tried too. The request names the kernels that must run, `outcome.py` gives the verdict, and
 `sandbox/interpreter/schedule.py` chooses configurations.
 
-Cases are repeated with stress inputs (`stress_inputs.py`). A stress input counts for a case if the target's own kernel
-passes it with a margin; this is tested once per process, and evidence lists what was dropped. Every tensor lies between
-guard zones.
+Cases are repeated with stress inputs. A stress input counts for a case if the target's own kernel passes it with a
+margin; this is tested once per process (`stress_trials.py`), and evidence lists what was dropped. Every tensor lies
+between guard zones.
 """
 
 import json
 import secrets
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -32,15 +33,15 @@ from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.interpreter import tensors
 from pgo_agent.sandbox.interpreter.floats import INTERPRETED
 from pgo_agent.sandbox.isolation import box
-from pgo_agent.sandbox.judge.interpreted.cases import Trial, chosen, floats, large, params, to_find_out
-from pgo_agent.sandbox.judge.interpreted.outcome import Covered, compared, verdict
+from pgo_agent.sandbox.judge.interpreted.cases import Trial, floats, large, params
+from pgo_agent.sandbox.judge.interpreted.outcome import Covered, verdict
 from pgo_agent.sandbox.judge.interpreted.progress import watched
+from pgo_agent.sandbox.judge.interpreted.result_comparison import CPU, ResultComparison
+from pgo_agent.sandbox.judge.interpreted.stress_trials import Pair, StressTrials
 from pgo_agent.sandbox.judge.results import numerics
 from pgo_agent.sandbox.judge.results.checks import Announce
-from pgo_agent.sandbox.judge.results.reference_error import Spread
-from pgo_agent.sandbox.judge.results.stress_inputs import LOOSER, OWN_RATIO, StressInput
+from pgo_agent.sandbox.judge.results.stress_inputs import StressInput
 
-CPU = torch.device("cpu")
 SECONDS = 120.0  # for one candidate on all small cases, unless a request says otherwise
 CONFIGS = 3  # of each small case at least (one with stress inputs); then others while time is left
 OWN_SECONDS = 60.0  # of SECONDS, after which no optional run begins: held-out cases, the own kernel's stress inputs
@@ -51,13 +52,10 @@ class CpuWorker:
 
     def __init__(self, announce: Announce) -> None:
         self.announce = announce
-        self.seeds: dict[tuple[str, StressInput], int] = {}
-        self.borne: list[tuple[str, StressInput]] | None = None  # passed by the target's own kernel; None: not tested
-        self.dropped: list[dict[str, str]] = []  # the other stress inputs: case, name, why
-        self.usual: dict[str, numerics.Expected] = {}  # results without stress inputs, by case
+        self.stress = StressTrials()
         self.module: ModuleType | None = None
         self.own: tuple[float, Judgement, Covered] | None = None  # of the target's own kernel, and its time limit
-        self.spread: Spread
+        self.comparison: ResultComparison
 
     def open(self, request: dict[str, Any]) -> dict[str, Any]:
         self.announce("import the target", 120.0)
@@ -68,7 +66,7 @@ class CpuWorker:
             raise TargetFault(
                 f"{self.target.contract_path} cannot be imported: {type(e).__name__}: {e}", "fix it"
             ) from e
-        self.spread = Spread(self.module, CPU)
+        self.comparison = ResultComparison(self.module, self.stress)
         self.device = request["device"]
         self.box = box.choose(request["sandbox"], request["python"])
         return {"gpu": None, "torch": torch.__version__}
@@ -106,16 +104,36 @@ class CpuWorker:
         is_target = asked.source == self.target.source
         if is_target and self.own is not None and self.own[0] >= asked.seconds:
             return self._target_again(asked)
-        if self.borne is None and not is_target:
+        if self.stress.passed is None and not is_target:
             self._check(module, Asked(self.target.source))
         if is_target:
-            self.borne, self.dropped = [], []
+            self.stress.begin()
+        began = time.monotonic()
         covered = Covered(len(module.SMALL), len(module.HELD_OUT), asked.kernels)
         trials = self._trials(module, is_target, covered)
         judged = self._attempts(module, asked, trials, covered) if trials else verdict(covered, {"numerics": []})
         if is_target:
+            left = asked.seconds - (time.monotonic() - began)
+            if left > asked.seconds * (1 - OWN_SECONDS / SECONDS):
+                judged = self._elsewhere(module, replace(asked, seconds=left), trials, covered, judged)
             self.own = asked.seconds, judged, covered
         return judged
+
+    def _elsewhere(
+        self, module: ModuleType, asked: "Asked", trials: list[Trial], covered: Covered, judged: Judgement
+    ) -> Judgement:
+        """Try the own kernel's stress inputs that it did not pass on another case; add what came of it."""
+        cases = [t.case for t in trials if not t.stress_input and not t.held_out and floats(t.inputs)]
+        further = self._under_stress(module, self.stress.second(cases))
+        if judged.verdict != Verdict.CHECKED or not further:
+            return judged
+        found = self._attempts(module, asked, further, covered)
+        comparisons = [*judged.evidence["numerics"], *found.evidence.get("numerics", [])]
+        return (
+            replace(found, evidence=found.evidence | {"numerics": comparisons})
+            if found.verdict is judged.verdict
+            else judged
+        )
 
     def _target_again(self, asked: "Asked") -> Judgement:
         """Return the stored verdict on the target's own kernel: it is asked for as baseline and as candidate."""
@@ -141,14 +159,18 @@ class CpuWorker:
         """Return the small cases that can be interpreted, the small held-out cases, then the stress inputs."""
         usable = [t for n in module.SMALL if (t := self._usable(module, n, covered))]
         held = [t for n in module.HELD_OUT if (t := self._usable(module, f"{HELD_OUT}{n}", covered))]
-        pairs = to_find_out([t.case for t in usable if floats(t.inputs)]) if is_target else chosen(self.borne or [])
-        under_stress = []
+        tested = [t.case for t in usable if floats(t.inputs)]
+        pairs = self.stress.first(tested) if is_target else self.stress.of_candidate()
+        return [*usable, *held, *self._under_stress(module, pairs)]
+
+    def _under_stress(self, module: ModuleType, pairs: Sequence[Pair]) -> list[Trial]:
+        trials = []
         for case, stress_input in pairs:
             try:
-                under_stress.append(self._trial(module, case, stress_input))
+                trials.append(self._trial(module, case, stress_input))
             except TargetFault as e:
-                self._drop(case, stress_input, e.message)
-        return [*usable, *held, *under_stress]
+                self.stress.drop(case, stress_input, e.message)
+        return trials
 
     def _usable(self, module: ModuleType, case: str, covered: Covered) -> Trial | None:
         """Return a case with inputs. Return None and note it in `covered` where the interpreter lacks their types, or
@@ -165,15 +187,9 @@ class CpuWorker:
         return trial
 
     def _trial(self, module: ModuleType, name: str, stress_input: StressInput | None) -> Trial:
-        seed = secrets.randbits(48)
-        if stress_input:  # candidates get the very inputs that the own kernel passed
-            seed = self.seeds.setdefault((name, stress_input), seed)
-        return Trial(
-            name, seed, numerics.make_inputs(module, params(module, name), seed, CPU, stress_input), stress_input
-        )
-
-    def _drop(self, case: str, stress_input: StressInput, why: str) -> None:
-        self.dropped.append({"case": case, "strain": stress_input.name, "why": why})
+        seed = self.stress.seed(name, stress_input) if stress_input else secrets.randbits(48)
+        inputs = numerics.make_inputs(module, params(module, name), seed, CPU, stress_input)
+        return Trial(name, seed, inputs, stress_input)
 
     def _run(
         self, module: ModuleType, asked: "Asked", trials: list[Trial], folder: Path, covered: Covered
@@ -202,7 +218,7 @@ class CpuWorker:
         if ran.killed:
             return None
         try:
-            return self._read(module, asked, trials, folder / "out", covered, ran.timed_out)
+            return self._read(asked, trials, folder / "out", covered, ran.timed_out)
         except (BadBundle, ValueError, KeyError, TypeError, AttributeError, RuntimeError, OSError) as e:
             if isinstance(e, Fault):
                 raise
@@ -212,7 +228,6 @@ class CpuWorker:
 
     def _read(
         self,
-        module: ModuleType,
         asked: "Asked",
         trials: list[Trial],
         out: Path,
@@ -228,91 +243,13 @@ class CpuWorker:
             covered.left_out |= dict.fromkeys(lacking, "no time was left for it")
             if not _ended_for_time(results):
                 raise KeyError(lacking[0])
-        judged = self._compare(module, trials, results, out, is_target, covered)
+        judged = self.comparison.compare(trials, results, out, is_target, covered)
         hung = timed_out and judged.verdict in (Verdict.CHECKED, Verdict.BUILT)
         return (
             replace(_late(asked.seconds, is_target), evidence=judged.evidence, coverage=judged.coverage)
             if hung
             else judged
         )
-
-    def _compare(
-        self,
-        module: ModuleType,
-        trials: list[Trial],
-        results: dict[str, Any],
-        folder: Path,
-        is_target: bool,
-        covered: Covered,
-    ) -> Judgement:
-        checks: list[dict[str, Any]] = []
-        for trial in trials:
-            runs = results.get(trial.label, [])
-            if trial.stress_input and is_target:
-                checks += self._try_stress_input(module, trial, trial.stress_input, runs, folder, covered)
-                continue
-            if not trial.stress_input:
-                covered.note(runs)
-            expected = self._expected(module, trial) if runs else None
-            if expected is None:
-                continue
-            for run in runs:
-                outcome = compared(trial, run, expected, _ratios(module, trial, LOOSER), folder, is_target)
-                if isinstance(outcome, Judgement):
-                    if run is not runs[0] and run.get("config"):  # others were right, or not tried in this case
-                        within = quoted(f"; in its configuration {run['config']}"[:300])
-                        outcome = replace(outcome, why=outcome.why + within)
-                    evidence = {"numerics": [*checks, *outcome.evidence.get("numerics", [])]}
-                    return replace(outcome, evidence=evidence, coverage=covered.coverage(ended=False))
-                if isinstance(outcome, str):
-                    covered.says_nothing(trial, run, outcome)
-                    continue
-                checks.append(outcome.as_json() | {"config": str(run.get("config", ""))})
-                covered.right(trial, run, expected)
-        for drop in self.dropped:
-            if drop["strain"] not in covered.stressed:
-                covered.left_out.setdefault(drop["strain"], drop["why"])
-        return verdict(covered, {"numerics": checks, "dropped": list(self.dropped)})
-
-    def _try_stress_input(
-        self,
-        module: ModuleType,
-        trial: Trial,
-        stress_input: StressInput,
-        results: list[dict[str, Any]],
-        folder: Path,
-        covered: Covered,
-    ) -> list[dict[str, Any]]:
-        """Test a stress input with the target's own kernel; if it passes, it counts. Return the comparisons."""
-        expected = self._expected(module, trial)
-        if expected is None:
-            self._drop(trial.case, stress_input, "the reference breaks down in its own precision")
-            return []
-        ratios = _ratios(module, trial, OWN_RATIO)
-        outcomes = [compared(trial, r, expected, ratios, folder, is_target=True) for r in results]
-        wrong = next(
-            (f.reason if isinstance(f, Judgement) else f for f in outcomes if isinstance(f, Judgement | str)), ""
-        )
-        if outcomes and not wrong:
-            self.borne = [*(self.borne or []), (trial.case, stress_input)]
-            covered.right(trial, results[0], expected)
-        else:
-            blamed = f"the target's own kernel: {wrong}" if any(isinstance(f, Judgement) for f in outcomes) else wrong
-            self._drop(trial.case, stress_input, blamed or "there was no time to try it")
-        return [f.as_json() for f in outcomes if isinstance(f, numerics.Comparison)]
-
-    def _expected(self, module: ModuleType, trial: Trial) -> numerics.Expected | None:
-        """Return what a trial must give; None for a stress input that breaks the reference itself."""
-        case = params(module, trial.case)
-        if not trial.stress_input:
-            self.usual[trial.case] = self.spread.expect(trial.case, case, trial.seed)
-            return self.usual[trial.case]
-        try:
-            expected = numerics.expect(module, trial.case, case, trial.seed, CPU, trial.stress_input)
-        except TargetFault:
-            return None
-        usual = self.usual.get(trial.case) or self.spread.expect(trial.case, case, trial.seed)
-        return numerics.forgiving(expected, usual) if expected.reliable else None
 
 
 @dataclass(frozen=True)
@@ -336,10 +273,6 @@ def _late(seconds: float, is_target: bool) -> Judgement:
 
 def _ended_for_time(results: dict[str, Any]) -> bool:
     return any("endless" in run for runs in results.values() for run in runs)
-
-
-def _ratios(module: ModuleType, trial: Trial, times: float) -> dict[str, float]:
-    return numerics.looser(getattr(module, "TOLERANCE", None), times if trial.stress_input else 1.0)
 
 
 def _last_line(output: str) -> str:

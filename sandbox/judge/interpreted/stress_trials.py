@@ -1,0 +1,62 @@
+"""Which stress inputs a candidate gets, on which cases: those that the target's own kernel passed there.
+
+Each stress input is tried with the own kernel on one case, the first one on all. One that it does not pass is tried on
+another case too. Holds their seeds, for candidates get the very inputs that the own kernel passed, and why the others
+do not count. Runs nothing.
+"""
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from pgo_agent.sandbox.judge.results.stress_inputs import SCALED, STRESS_INPUTS, StressInput
+
+Pair = tuple[str, StressInput]  # a case, and a stress input for it
+
+
+@dataclass
+class StressTrials:
+    """What is known of the stress inputs of one target."""
+
+    passed: list[Pair] | None = None  # by the target's own kernel; None: not tested
+    dropped: list[dict[str, str]] = field(default_factory=list)  # the others: case, name, why
+    seeds: dict[Pair, int] = field(default_factory=dict)
+
+    def begin(self) -> None:
+        """Forget what is known: the own kernel is tested anew."""
+        self.passed, self.dropped = [], []
+
+    def first(self, cases: Sequence[str]) -> list[Pair]:
+        """Return the first trials of the own kernel: each stress input on another case, SCALED on all."""
+        return [
+            (cases[turn], stress_input.as_turn(turn))
+            for k, stress_input in enumerate(STRESS_INPUTS)
+            for n in range(len(cases) if stress_input is SCALED else min(1, len(cases)))
+            for turn in [(k + n) % len(cases)]
+        ]
+
+    def second(self, cases: Sequence[str]) -> list[Pair]:
+        """Return a trial on one more case of each stress input that the own kernel did not pass."""
+        passed = {SCALED.name, *(s.name for _, s in self.passed or ())}
+        return [
+            (cases[turn], stress_input.as_turn(turn))
+            for k, stress_input in enumerate(STRESS_INPUTS)
+            if stress_input.name not in passed and len(cases) > 1
+            for turn in [(k + 1) % len(cases)]
+        ]
+
+    def of_candidate(self) -> list[Pair]:
+        """Return the trials of a candidate: each stress input on the first case that passed, SCALED on all."""
+        chosen: dict[tuple[str, str], Pair] = {}
+        for case, stress_input in self.passed or ():
+            chosen.setdefault((stress_input.name, case if stress_input is SCALED else ""), (case, stress_input))
+        return list(chosen.values())
+
+    def seed(self, case: str, stress_input: StressInput) -> int:
+        return self.seeds.setdefault((case, stress_input), secrets.randbits(48))
+
+    def passes(self, case: str, stress_input: StressInput) -> None:
+        self.passed = [*(self.passed or []), (case, stress_input)]
+
+    def drop(self, case: str, stress_input: StressInput, why: str) -> None:
+        self.dropped.append({"case": case, "strain": stress_input.name, "why": why})
