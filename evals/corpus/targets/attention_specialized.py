@@ -188,7 +188,10 @@ def inputs(case, generator):
 
 CASES = {"d128-4k": dict(B=1, H=16, HK=16, S=4096, D=128, dtype="float16")}
 SMALL = {"d64": dict(B=1, H=2, HK=1, S=256, D=64, dtype="float16")}
-HELD_OUT = {"one-block": dict(B=2, H=4, HK=2, S=128, D=128, dtype="bfloat16")}
+HELD_OUT = {
+    "one-block": dict(B=2, H=4, HK=2, S=128, D=128, dtype="bfloat16"),
+    "three-blocks": dict(B=1, H=2, HK=1, S=384, D=128, dtype="float16"),
+}
 LAUNCH_SPACE = {}
 
 

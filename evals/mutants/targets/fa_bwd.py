@@ -6,7 +6,7 @@ CONFIGS = [triton.Config({"BLOCK": 64, "STEP": 32}, num_warps=4, num_stages=3)]
 CASES = {"d64-1k-causal": dict(B=2, H=16, S=1024, D=64, causal=True, bshd=False, dtype="float16")}
 SMALL = {
     "even-causal": dict(B=1, H=1, S=128, D=64, causal=True, bshd=False, dtype="float16"),
-    "ragged-bshd": dict(B=1, H=2, S=75, D=64, causal=False, bshd=True, dtype="float16"),
+    "ragged-bshd": dict(B=2, H=2, S=75, D=64, causal=False, bshd=True, dtype="float16"),
     "ragged-causal": dict(B=1, H=1, S=130, D=64, causal=True, bshd=False, dtype="float16"),
 }
 HELD_OUT = {

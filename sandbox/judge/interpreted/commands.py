@@ -109,7 +109,7 @@ class CpuWorker:
         if is_target:
             self.stress.begin()
         began = time.monotonic()
-        covered = Covered(len(module.SMALL), len(module.HELD_OUT), asked.kernels)
+        covered = Covered(len(module.SMALL), len(module.HELD_OUT), asked.kernels, sizes=_sizes(module))
         trials = self._trials(module, is_target, covered)
         judged = self._attempts(module, asked, trials, covered) if trials else verdict(covered, {"numerics": []})
         if is_target:
@@ -263,6 +263,12 @@ class Asked:
     @classmethod
     def of(cls, request: dict[str, Any]) -> "Asked":
         return cls(request["source"], request.get("seconds") or SECONDS, tuple(request.get("kernels") or ()))
+
+
+def _sizes(module: ModuleType) -> dict[str, dict[str, Any]]:
+    """Return the parameters of every case, by its name with the section; small cases by their name alone."""
+    sections = {"CASES/": module.CASES, "": module.SMALL, HELD_OUT: module.HELD_OUT}
+    return {f"{section}{name}": dict(p) for section, cases in sections.items() for name, p in cases.items()}
 
 
 def _late(seconds: float, is_target: bool) -> Judgement:

@@ -5,7 +5,7 @@ public cases launch must have run in a right case. Otherwise the candidate is `b
 `numerics.py` for comparisons. The results of a process are read as hostile data.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,13 @@ from pgo_agent.sandbox.interpreter import tensors
 from pgo_agent.sandbox.judge.interpreted.cases import Trial
 from pgo_agent.sandbox.judge.results import numerics
 from pgo_agent.sandbox.judge.results.numerics import Comparison, Expected
-from pgo_agent.sandbox.judge.results.stress_inputs import STRESS_INPUTS
+from pgo_agent.sandbox.judge.results.stress_inputs import LAUNCHER_STRESS_INPUTS
 
 SEEN = {"wrong": Verdict.WRONG, "deadlock": Verdict.DEADLOCK}  # what the interpreter itself saw a kernel do
 OUTPUTS_LIMIT = 256 << 20  # bytes of a candidate's outputs on one small case; they may be forged
 NAMED = 5  # untried configurations that are named; the others are counted
 DETAIL, MESSAGE = 300, 600  # characters of an error in what was left out, and of one that is the reason
+PUBLIC = "CASES/"
 SMALL, HIDDEN, CONFIGS = "small cases", HELD_OUT_CASES, "configurations"
 STRESSED = "strains"  # what stored rows and recorded prompts call the count of stress inputs
 REASON_COUNTS = (SMALL, HIDDEN, CONFIGS, STRESSED)  # the counts that a reason has
@@ -45,6 +46,7 @@ class Covered:
     tried: set[str] = field(default_factory=set)
     stressed: set[str] = field(default_factory=set)
     left_out: dict[str, str] = field(default_factory=dict)  # case, configuration or stress input -> why
+    sizes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # any case -> its parameters
 
     def right(self, trial: Trial, result: Result, expected: Expected) -> None:
         """Note a run that gave the expected outputs."""
@@ -79,7 +81,7 @@ class Covered:
             SMALL: Count(len(self.ran) - held, self.small),
             HIDDEN: Count(held, self.held_out),
             CONFIGS: Count(len(self.tried), max(len(self.listed), len(self.tried))),
-            STRESSED: Count(len(self.stressed), len(STRESS_INPUTS)),
+            STRESSED: Count(len(self.stressed), len(LAUNCHER_STRESS_INPUTS)),
             "outputs": Count(sum(n > 0 for n in self.outputs.values()), len(self.outputs)),
             "kernels": Count(len(seen), len(self.wanted))
             if self.wanted
@@ -94,8 +96,21 @@ class Covered:
             skipped[f"{len(untried) - NAMED} more configurations"] = "no time was left for them"
         unseen = [k for k in self.wanted if not self.saw(k)] if ended and self.ran else []
         skipped |= dict.fromkeys(unseen, "no case that was checked runs it")
+        skipped |= dict(self._only_one()) if ended and self.ran else {}
         seen_too = self.ran.keys() | self.tried | self.stressed
         return Coverage(counts, {n: why for n, why in skipped.items() if n not in seen_too})
+
+    def _only_one(self) -> Iterator[tuple[str, str]]:
+        """Give the sizes that are 1 in all cases that were checked, but not in the public ones: what depends on more,
+        such as the stride of a batch, was not checked."""
+        for case, params in self.sizes.items():
+            for name, size in params.items() if case.startswith(PUBLIC) else ():
+                checked = [self.sizes[c].get(name) for c in self.ran if c in self.sizes]
+                if type(size) is int and size > 1 and checked and all(type(n) is int and n == 1 for n in checked):
+                    yield (
+                        f"{name} above 1",
+                        f"it is 1 in every case that was checked, and {size} in {case[len(PUBLIC) :]}",
+                    )
 
     def saw(self, kernel: str) -> bool:
         """Whether a kernel ran. A compiled kernel's name may begin with its function's."""
@@ -129,7 +144,7 @@ def verdict(covered: Covered, evidence: dict[str, Any]) -> Judgement:
 def _public(coverage: Coverage) -> Coverage:
     """Return what a reason shows: the main counts, and no name of a held-out case."""
     counts = {n: c for n, c in coverage.counts.items() if n in REASON_COUNTS and (c.ran or n in (SMALL, CONFIGS))}
-    names = {s.name for s in STRESS_INPUTS}
+    names = {s.name for s in LAUNCHER_STRESS_INPUTS}
     skipped = {n: w for n, w in coverage.skipped.items() if n not in names and not n.startswith(HELD_OUT)}
     return Coverage(counts, skipped)
 

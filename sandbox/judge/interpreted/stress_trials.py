@@ -1,17 +1,23 @@
 """Which stress inputs a candidate gets, on which cases: those that the target's own kernel passed there.
 
-Each stress input is tried with the own kernel on one case, the first one on all. One that it does not pass is tried on
-another case too. Holds their seeds, for candidates get the very inputs that the own kernel passed, and why the others
-do not count. Runs nothing.
+Each stress input is tried with the own kernel on one case, those of EVERYWHERE on all. One that it does not pass is
+tried on another case too. Holds their seeds, for candidates get the very inputs that the own kernel passed, and why the
+others do not count. Runs nothing.
 """
 
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pgo_agent.sandbox.judge.results.stress_inputs import SCALED, STRESS_INPUTS, StressInput
+from pgo_agent.sandbox.judge.results.stress_inputs import (
+    LAUNCHER_STRESS_INPUTS,
+    SCALED,
+    STRIDED,
+    StressInput,
+)
 
 Pair = tuple[str, StressInput]  # a case, and a stress input for it
+EVERYWHERE = (SCALED, STRIDED)  # tried on all cases: of the strides, only a case with several batches tells some apart
 
 
 @dataclass
@@ -27,29 +33,29 @@ class StressTrials:
         self.passed, self.dropped = [], []
 
     def first(self, cases: Sequence[str]) -> list[Pair]:
-        """Return the first trials of the own kernel: each stress input on another case, SCALED on all."""
+        """Return the first trials of the own kernel: each stress input on another case, some on all."""
         return [
             (cases[turn], stress_input.as_turn(turn))
-            for k, stress_input in enumerate(STRESS_INPUTS)
-            for n in range(len(cases) if stress_input is SCALED else min(1, len(cases)))
+            for k, stress_input in enumerate(LAUNCHER_STRESS_INPUTS)
+            for n in range(len(cases) if stress_input in EVERYWHERE else min(1, len(cases)))
             for turn in [(k + n) % len(cases)]
         ]
 
     def second(self, cases: Sequence[str]) -> list[Pair]:
         """Return a trial on one more case of each stress input that the own kernel did not pass."""
-        passed = {SCALED.name, *(s.name for _, s in self.passed or ())}
+        passed = {s.name for s in (*EVERYWHERE, *(s for _, s in self.passed or ()))}
         return [
             (cases[turn], stress_input.as_turn(turn))
-            for k, stress_input in enumerate(STRESS_INPUTS)
+            for k, stress_input in enumerate(LAUNCHER_STRESS_INPUTS)
             if stress_input.name not in passed and len(cases) > 1
             for turn in [(k + 1) % len(cases)]
         ]
 
     def of_candidate(self) -> list[Pair]:
-        """Return the trials of a candidate: each stress input on the first case that passed, SCALED on all."""
+        """Return the trials of a candidate: each stress input where it passed first, some wherever they passed."""
         chosen: dict[tuple[str, str], Pair] = {}
         for case, stress_input in self.passed or ():
-            chosen.setdefault((stress_input.name, case if stress_input is SCALED else ""), (case, stress_input))
+            chosen.setdefault((stress_input.name, case if stress_input in EVERYWHERE else ""), (case, stress_input))
         return list(chosen.values())
 
     def seed(self, case: str, stress_input: StressInput) -> int:

@@ -38,6 +38,7 @@ class StressInput:
     exact: bool = False  # where plain PyTorch makes no error, a kernel may not either
     masks: bool = False  # change the masks among the inputs
     turns: bool = False  # try each draw
+    strides: bool = False  # same values, with rows further apart in memory
 
     def as_turn(self, turn: int) -> "StressInput":
         """Return it for the n-th case of a list: different cases have different draws changed."""
@@ -129,6 +130,12 @@ STRESS_INPUTS = (
 )
 
 
+STRIDED = StressInput("rows apart", strides=True)
+# A recorded plan names the strides of its case, so only what calls the launcher can try others.
+LAUNCHER_STRESS_INPUTS = (*STRESS_INPUTS, STRIDED)
+GAP = 16  # bytes between rows of the first tensor, twice as many in the second: TMA needs multiples of 16
+
+
 def make(
     inputs: Callable[[torch.Generator], dict[str, Any]], new: Callable[[], torch.Generator], stress_input: StressInput
 ) -> dict[str, Any] | None:
@@ -145,6 +152,8 @@ def make(
     draws = _Draws(generator, change, only)
     with draws:
         arguments = dict(inputs(generator))
+    if stress_input.strides:
+        return _apart(arguments)
     if stress_input.masks:
         return arguments if _mask(arguments) else None
     whole = list(_storages(arguments))
@@ -155,6 +164,21 @@ def make(
         if chosen in (None, i):
             t.copy_(change(t, _places(generator, i)))
     return arguments if whole else None
+
+
+def _apart(arguments: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the arguments with rows of every contiguous matrix apart, each tensor with a gap of its own; None where
+    there is none."""
+    result, count = dict(arguments), 0
+    for name, t in arguments.items():
+        if isinstance(t, torch.Tensor) and t.dim() > 1 and t.numel() and t.is_contiguous():
+            count += 1
+            gap = count * max(1, GAP // t.element_size())
+            room = torch.empty((*t.shape[:-1], t.shape[-1] + gap), dtype=t.dtype, device=t.device)
+            room.copy_(torch.tensor(math.nan if t.is_floating_point() else 1))
+            result[name] = room[..., : t.shape[-1]]
+            result[name].copy_(t)
+    return result if count else None
 
 
 def _unchanged(t: Any, _: torch.Generator) -> Any:

@@ -210,7 +210,7 @@ def test_evidence_holds_every_stress_input_that_was_tried_and_which_did_not_coun
     assert tried == {s.name: 2 if s is SCALED else 1 for s in STRESS_INPUTS if not s.masks}
     assert all(c["errors"] and c["bounds"] and c["seed"] for c in found.evidence["numerics"])
     assert {d["strain"]: d["why"] for d in found.evidence["dropped"]} == {
-        "wholly masked rows": "inputs() holds nothing for wholly masked rows"
+        name: f"inputs() holds nothing for {name}" for name in ("wholly masked rows", "rows apart")
     }
 
 
@@ -496,6 +496,62 @@ def test_each_case_tries_other_configurations_and_the_first_of_a_list_come_first
     done = tried(schedule, dict.fromkeys(("a", "b", "a with outliers"), names))
     assert done[:7] == [*(("a", i) for i in (0, 1, 2)), ("b", 0), ("b", 3), ("b", 4), ("a with outliers", 0)]
     assert {i for _, i in done} == set(range(9)) and len(done) == len(set(done))
+
+
+ROWS = """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _add(x, y, z, sx, sy, n, BLOCK: tl.constexpr):
+    row, at = tl.program_id(0), tl.arange(0, BLOCK)
+    some = tl.load(x + row * sx + at, at < n, 0.0) + tl.load(y + row * sy + at, at < n, 0.0)
+    tl.store(z + row * n + at, some, at < n)
+
+
+def kernel(x, y):
+    z = torch.empty(x.shape, device=x.device)
+    _add[(x.shape[0] * x.shape[1],)](x, y, z, x.stride(1), y.stride(1), x.shape[2], BLOCK=64)
+    return z
+
+
+def reference(x, y):
+    return x + y
+
+
+def inputs(case, generator):
+    x, y = (torch.randn(case["b"], case["h"], case["n"], generator=generator, device=generator.device) for _ in "xy")
+    return {"x": x, "y": y}
+
+
+CASES = {"large": dict(b=64, h=1024, n=60)}
+SMALL = {"one": dict(b=1, h=3, n=60)}
+HELD_OUT = {}
+
+
+def flops(case):
+    return case["b"] * case["h"] * case["n"]
+
+
+def bytes_moved(case):
+    return 12 * flops(case)
+"""
+
+
+def test_a_stride_of_another_tensor_is_found_where_rows_lie_apart(tmp_path: Path) -> None:
+    assert judged_as(tmp_path, ROWS).verdict == Verdict.CHECKED
+    found = judged_as(tmp_path, ROWS, ROWS.replace("row * sy", "row * sx"))
+    assert found.verdict == Verdict.WRONG and "with rows apart" in found.reason
+
+
+def test_a_size_that_is_one_in_every_case_that_ran_is_told(tmp_path: Path) -> None:
+    found = judged_as(tmp_path, ROWS)
+    assert "b above 1 (it is 1 in every case that was checked, and 64 in large)" in found.reason
+    assert "h above 1" not in found.reason
+    held_out = ROWS.replace("HELD_OUT = {}", 'HELD_OUT = {"two": dict(b=2, h=1, n=8)}')
+    assert "above 1" not in judged_as(tmp_path, held_out).reason
 
 
 def test_without_time_a_long_list_is_a_sample_that_the_seed_draws() -> None:

@@ -164,6 +164,14 @@ def test_stress_inputs_have_the_layout_of_the_usual_ones(stress_input: StressInp
     assert torch.equal(under_stress["count"], plain["count"]) and under_stress["scale"] == 0.5
 
 
+def test_rows_lie_apart_by_another_gap_in_each_matrix_and_their_values_are_the_same() -> None:
+    plain, under_stress = made(drawn, None), made(drawn, stress_inputs.STRIDED)
+    assert all(torch.equal(plain[n], under_stress[n]) for n in "xy")
+    assert (under_stress["x"].stride(), under_stress["y"].stride()) == ((512 + 4, 1), (512 + 16, 1))
+    vector = stress_inputs.make(lambda g: {"x": torch.randn(8, generator=g)}, torch.Generator, stress_inputs.STRIDED)
+    assert vector is None
+
+
 def test_floats_that_were_not_drawn_are_changed_once_for_each_storage() -> None:
     def inputs(generator: torch.Generator) -> dict[str, Any]:
         x = torch.randint(1, 9, (4, 10), generator=generator).float()
