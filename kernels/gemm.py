@@ -131,6 +131,7 @@ SMALL = {
     "even-bt": dict(M=128, N=512, K=128, transposed=True, dtype="float16"),
     "ragged": dict(M=200, N=333, K=97, transposed=False, dtype="float16"),
     "ragged-bt": dict(M=65, N=270, K=161, transposed=True, dtype="float16"),
+    "tall": dict(M=1100, N=130, K=40, transposed=False, dtype="float16"),  # more rows of tiles than a group has
     "one-row": dict(M=1, N=300, K=40, transposed=True, dtype="float16"),
 }
 HELD_OUT = {
