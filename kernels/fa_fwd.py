@@ -234,7 +234,7 @@ CASES = {
 SMALL = {
     "d64-even": dict(B=1, H=2, HK=2, S=256, D=64, causal=False, dtype="float16"),
     "d64-ragged-causal": dict(B=2, H=2, HK=1, S=150, D=64, causal=True, dtype="float16"),
-    "d128-ragged": dict(B=1, H=1, HK=1, S=130, D=128, causal=False, dtype="float16"),
+    "d128-ragged": dict(B=1, H=1, HK=1, S=192, D=128, causal=False, dtype="float16"),
 }
 HELD_OUT = {
     "d128-ragged": dict(B=2, H=8, HK=8, S=2047, D=128, causal=False, dtype="float16"),

@@ -129,9 +129,10 @@ CASES = {
 SMALL = {
     "even": dict(M=256, N=256, K=256, transposed=False, dtype="float16"),
     "even-bt": dict(M=128, N=512, K=128, transposed=True, dtype="float16"),
+    "ragged-n": dict(M=256, N=257, K=64, transposed=True, dtype="float16"),
     "ragged": dict(M=200, N=333, K=97, transposed=False, dtype="float16"),
-    "ragged-bt": dict(M=65, N=270, K=161, transposed=True, dtype="float16"),
-    "tall": dict(M=1100, N=130, K=40, transposed=False, dtype="float16"),  # more rows of tiles than a group has
+    "ragged-bt": dict(M=65, N=257, K=161, transposed=True, dtype="float16"),
+    "tall": dict(M=1089, N=128, K=40, transposed=False, dtype="float16"),  # more rows of tiles than a group has
     "one-row": dict(M=1, N=300, K=40, transposed=True, dtype="float16"),
 }
 HELD_OUT = {
