@@ -221,7 +221,7 @@ def test_every_explanation_is_clear_and_is_of_a_mutant_that_there_is(tmp_path: P
     def named(name: str, _: str) -> bool:
         return any(e.of(name) for e in known)
 
-    bases = [*generate.targets(tmp_path, named), *generate.honest(tmp_path, named)]
+    bases = [*generate.targets(tmp_path, named), *generate.honest(tmp_path, named), *generate.bases("ttgir/", NO_GPU)]
     made = [(b.name, m.change) for b in bases for m in b.mutants if m.change]
     for e in known:
         own = {(c.operator, c.after) for name, c in made if e.of(name)}

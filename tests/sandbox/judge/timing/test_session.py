@@ -67,7 +67,7 @@ def test_sides_without_buffers_have_places_too(monkeypatch: pytest.MonkeyPatch) 
 def told(checksums: list[int], verified: int | None = None) -> Verdict | None:
     side = TimedSide("candidate", [], checksums=[torch.tensor(c) for c in checksums])
     try:
-        session._consistent(side, CASE, verified)
+        session._consistent(side, {}, CASE, verified)
     except session.Inconsistent as e:
         return e.verdict
     return None
