@@ -127,7 +127,7 @@ def _ranked_candidate(ctx: Context, c: Candidate) -> RankedCandidate:
 
 def _relative(ctx: Context, candidate: Candidate, sources: set[str]) -> tuple[float | None, str]:
     """Return its time over the tuned baseline's, and the source of that. `sources`: of its new configurations."""
-    recorded = shipped_results.judged(candidate.id, ctx.device.name)
+    recorded = shipped_results.judged(candidate.source, ctx.device.name)
     if recorded is not None and recorded[1]:
         return 1 / recorded[1], f"recorded: {recorded[0]}, {recorded[1]:.3f}x"
     if not sources:

@@ -198,4 +198,4 @@ def _attempts(ctx: Context, base: Baseline) -> list[attempts.Attempt]:
     hidden = [c.split("/", 1)[1] for c in base.held_out]
     done = [c for c in ctx.store.candidates(ctx.run.id) if c.verdict is not None]
     gains = {c.id: incumbent.gains(ctx.store.evidence(ctx.run.id, c.id)) for c in done}
-    return [attempts.attempt(c, hidden, gains[c.id], shipped_results.judged(c.id, ctx.device.name)) for c in done]
+    return [attempts.attempt(c, hidden, gains[c.id], shipped_results.judged(c.source, ctx.device.name)) for c in done]

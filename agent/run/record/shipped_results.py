@@ -5,6 +5,7 @@ their GPU and versions; they are never mixed with measurements of this machine.
 """
 
 import json
+import re
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,6 +13,9 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
+from pgo_agent.agent.run.record.candidate import candidate_id
+
+_SMALL = re.compile(r"^SMALL = \{(?:[^\n]*\}\n|\n.*?^\}\n)", re.M | re.S)
 EVALUATIONS = ("plan", "run", "mutant")  # what their files begin with
 
 
@@ -29,9 +33,12 @@ def find(plan_id: str, device: str) -> Recorded | None:
     return _plans().get((plan_id, device))
 
 
-def judged(candidate: str, device: str) -> tuple[str, float | None] | None:
-    """Return (verdict, speedup over its incumbent) of a candidate with this very source on a GPU of that name."""
-    return _verdicts().get((candidate, device))
+def judged(source: str, device: str) -> tuple[str, float | None] | None:
+    """Return (verdict, speedup over its incumbent) of a candidate with this source on a GPU of that name. Its small
+    cases may be others: no GPU runs them."""
+    by_id = _verdicts()
+    texts = (source, *(_SMALL.sub(small.replace("\\", r"\\"), source) for small in _small_cases()))
+    return next((v for t in texts if (v := by_id.get((candidate_id(t), device)))), None)
 
 
 @cache
@@ -49,6 +56,13 @@ def _plans() -> dict[tuple[str, str], Recorded]:
 def _verdicts() -> dict[tuple[str, str], tuple[str, float | None]]:
     verdicts = (r for r in rows() if r["what"] == "verdict")
     return {(r["candidate"], r["environment"]["gpu"]): (r["verdict"], r["speedup"]) for r in verdicts}
+
+
+@cache
+def _small_cases() -> tuple[str, ...]:
+    """Return the small cases that recorded sources have, as texts."""
+    sources = (r["source"] for r in rows() if r["what"] == "verdict" and r.get("source"))
+    return tuple(dict.fromkeys(m[0] for s in sources if (m := _SMALL.search(s))))
 
 
 def rows() -> Iterable[dict[str, Any]]:

@@ -53,3 +53,14 @@ def test_a_build_made_here_is_recognized_as_the_code_that_was_measured(tmp_path:
         found = shipped_results.find(choice.plan_id, "NVIDIA H200")
         assert found is not None, f"{case}: this code is not among the recorded results: record them anew"
         assert shipped_results.find(choice.plan_id, "NVIDIA H100 80GB HBM3") is None
+
+
+def test_a_recorded_candidate_is_known_whatever_small_cases_its_file_has_now() -> None:
+    row = next(r for r in shipped_results.rows() if r["what"] == "verdict" and r.get("source"))
+    gpu = row["environment"]["gpu"]
+    known = shipped_results.judged(row["source"], gpu)
+    assert known is not None
+    head, _, tail = row["source"].partition("SMALL = {")
+    changed = f'{head}SMALL = {{"one": dict(M=1)}}\n{tail[tail.index("HELD_OUT") :]}'
+    assert shipped_results.judged(changed, gpu) == known
+    assert shipped_results.judged(changed.replace("tl.store", "tl. store"), gpu) is None
