@@ -9,9 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from pgo_agent.agent.run.context import Context
+from pgo_agent.sandbox.gate.coverage import PUBLIC
 from pgo_agent.sandbox.gate.verdict import Judgement
-
-PUBLIC = "CASES/"
 
 
 def judged(ctx: Context, source: str, bundle: str = "", untrusted: bool = False) -> Judgement:

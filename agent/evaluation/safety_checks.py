@@ -37,7 +37,7 @@ def raced(ctx: Context, candidate: Candidate, choices: Mapping[str, str]) -> dic
     """Return case -> configuration of the public cases on which a candidate is raced: of those that launch the same
     kernels the one with the least work; the least work first."""
     base, plans = ctx.baseline(), ctx.store.contents.manifest(bundle_of(candidate))["plans"]
-    public = [c for c in choices if c.startswith("CASES/")]
+    public = [c for c in choices if c.startswith(coverage.PUBLIC)]
     case_by_kernels: dict[tuple[str, ...], str] = {}
     for case in sorted(public, key=lambda c: base.work_of(c).flops):
         case_by_kernels.setdefault(tuple(kernels(plans[case][choices[case]])), case)
@@ -70,7 +70,7 @@ def _sanitized(ctx: Context, build: VariantBuild, cases: Mapping[str, str]) -> E
         judged = gpu.verdict("race", bundle=bundle, case=case, choice=label, stress=False, sanitized=True)
         if judged.verdict != Verdict.CHECKED:
             return _failed(ctx, build, judged)
-    named = ", ".join(c.removeprefix("CASES/") for c in cases)
+    named = ", ".join(c.removeprefix(coverage.PUBLIC) for c in cases)
     text = f"Triton's concurrency sanitizer saw no hazard ({named})"
     return Evidence("race", None, plain(text), coverage=coverage.of(cases=_of_all(ctx, cases)))
 

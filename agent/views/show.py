@@ -23,7 +23,7 @@ from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.views import model_usage
 from pgo_agent.agent.views import summary as display
 from pgo_agent.sandbox import target
-from pgo_agent.sandbox.gate.coverage import NOTHING
+from pgo_agent.sandbox.gate.coverage import NOTHING, PUBLIC
 from rich.console import Console
 from rich.markup import escape
 from rich.syntax import Syntax
@@ -138,7 +138,7 @@ def _checked(store: Store, checked: Run, c: Candidate | None, out: Console) -> N
     _covered(out, store.evidence(checked.id, c.id))
     _stages(out, store.evidence(checked.id, c.id))
     _errors(out, store.evidence(checked.id, c.id))
-    _builds(out, c, "CASES/")
+    _builds(out, c, PUBLIC)
     _against(out, store.evidence(checked.id, c.id))
     compare = f"   pgo-agent diff shipped {c.id[:8]} --run {checked.id}" if c.has_bundle else ""
     out.print(f"more: pgo-agent show {checked.id} {c.id[:8]}{compare}", highlight=False)

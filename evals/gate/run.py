@@ -23,6 +23,7 @@ from pgo_agent.agent.exit_codes import FAULTY
 from pgo_agent.agent.run import settings
 from pgo_agent.agent.run.facts import GivenFile
 from pgo_agent.agent.run.record.candidate import Candidate, candidate_id
+from pgo_agent.agent.run.record.run import Run
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.evals.gate import entries as corpora
@@ -162,13 +163,14 @@ def of_target(
         if not files:
             return outcomes
         measured: list[bool] = []
+        last = cache(partial(store.run, "last"))  # asked for once its baseline is known
 
         def heard(event: dict[str, Any]) -> None:
             if event["type"] == "run.started":
                 measured.append(bool(event["gpu"]))
             elif event["type"] == "candidate.verdict":
-                c = store.candidate(store.run("last").id, event["candidate"])
-                add(_outcome(by_id[c.id], c, store, measured[0]))
+                c = store.candidate(last().id, event["candidate"])
+                add(_outcome(by_id[c.id], c, last(), store, measured[0]))
                 if len(outcomes) % 10 == 0 or len(outcomes) == len(chosen):
                     say(f"{name}: {len(outcomes)} of {len(chosen)}")
 
@@ -186,8 +188,7 @@ def own_ttgir(subject: Target, run_settings: RunSettings, contents: ContentStore
     return ttgir_edits.own(Builder(subject, device, box.choose(run_settings.sandbox, run_settings.python), contents))
 
 
-def _outcome(entry: Entry, c: Candidate, store: Store, measured: bool) -> Outcome:
-    run = store.run("last")
+def _outcome(entry: Entry, c: Candidate, run: Run, store: Store, measured: bool) -> Outcome:
     seconds = {**(c.built.seconds if c.built else {}), "judge": c.seconds or 0.0}
     stage_bodies = [s for body in store.evidence(run.id, c.id).values() for s in body.get("stages", [])]
     stages = {s["stage"]: s["seconds"] for s in stage_bodies}

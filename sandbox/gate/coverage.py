@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-HELD_OUT = "HELD_OUT/"  # begins the names of held-out cases
+PUBLIC, HELD_OUT = "CASES/", "HELD_OUT/"  # begin the names of public and of held-out cases
 HELD_OUT_CASES = "held-out cases"  # what their count is called
 
 

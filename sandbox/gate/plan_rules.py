@@ -96,12 +96,10 @@ def _precision(candidate: Side, original: Side) -> Iterator[Reason]:
         theirs, ours = _least(original, plans), _least(candidate, candidate.plans.get(case, ()))
         if not theirs or not ours:
             continue
-        theirs = _least(original, [p for types in {_types(p) for p in plans} for p in alike[types]]) | {
-            "dots": theirs["dots"]
-        }
+        narrowest = _least(original, alike[_types(plans[0])])
         for what, split in (("accumulator", False), ("operand", ours["dots"] >= SPLIT * theirs["dots"])):
-            if ours[what] < theirs[what] and not split:
-                mine, yours = _bits(ours[what]), _bits(theirs[what])
+            if ours[what] < narrowest[what] and not split:
+                mine, yours = _bits(ours[what]), _bits(narrowest[what])
                 yield of_case(case) + plain(f": an {what} of its dots is {mine}, of the original's {yours}")
 
 

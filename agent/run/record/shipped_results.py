@@ -9,7 +9,7 @@ import re
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from typing import Any
 
@@ -33,6 +33,7 @@ def find(plan_id: str, device: str) -> Recorded | None:
     return _plans().get((plan_id, device))
 
 
+@lru_cache(maxsize=1024)  # a screen asks again for each candidate whenever it is drawn
 def judged(source: str, device: str) -> tuple[str, float | None] | None:
     """Return (verdict, speedup over its incumbent) of a candidate with this source on a GPU of that name. Its small
     cases may be others: no GPU runs them."""
@@ -54,15 +55,19 @@ def _plans() -> dict[tuple[str, str], Recorded]:
 
 @cache
 def _verdicts() -> dict[tuple[str, str], tuple[str, float | None]]:
-    verdicts = (r for r in rows() if r["what"] == "verdict")
-    return {(r["candidate"], r["environment"]["gpu"]): (r["verdict"], r["speedup"]) for r in verdicts}
+    return {(r["candidate"], r["environment"]["gpu"]): (r["verdict"], r["speedup"]) for r in _judgements()}
 
 
 @cache
 def _small_cases() -> tuple[str, ...]:
     """Return the small cases that recorded sources have, as texts."""
-    sources = (r["source"] for r in rows() if r["what"] == "verdict" and r.get("source"))
+    sources = (r["source"] for r in _judgements() if r.get("source"))
     return tuple(dict.fromkeys(m[0] for s in sources if (m := _SMALL.search(s))))
+
+
+@cache
+def _judgements() -> list[dict[str, Any]]:
+    return [r for r in rows() if r["what"] == "verdict"]
 
 
 def rows() -> Iterable[dict[str, Any]]:

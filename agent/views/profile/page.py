@@ -15,6 +15,7 @@ from pgo_agent.agent.views.html import template
 from pgo_agent.agent.views.profile import counters, format, terminal
 from pgo_agent.agent.views.profile.timeline_layout import Bar, Lane, lanes
 from pgo_agent.agent.views.profile.timeline_terminal import names
+from pgo_agent.sandbox.gate.coverage import PUBLIC
 from pgo_agent.sandbox.profile.counters.types import Counters
 from pgo_agent.sandbox.profile.kernel_profile import KernelProfile, Missing
 from pgo_agent.sandbox.profile.static_profile import Problem, StaticProfile
@@ -59,7 +60,7 @@ def render(profile: Profile, source: str, summaries: Mapping[str, Summary]) -> s
 def _case(case: CaseProfile, text: Sequence[str], summary: Summary | None) -> Values:
     r = case.roofline
     return {
-        "name": case.case.removeprefix("CASES/"),
+        "name": case.case.removeprefix(PUBLIC),
         "configuration": case.configuration,
         "chosen": case.chosen,
         "summary": summary.text if summary else "",

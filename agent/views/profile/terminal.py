@@ -11,6 +11,7 @@ from pgo_agent.agent.profile.findings import Finding
 from pgo_agent.agent.profile.summary import Summary
 from pgo_agent.agent.views.profile import counters, format, timeline_terminal
 from pgo_agent.agent.views.profile.timeline_terminal import fact
+from pgo_agent.sandbox.gate.coverage import PUBLIC
 from pgo_agent.sandbox.profile.kernel_profile import KernelProfile, Missing
 from pgo_agent.sandbox.profile.static_profile import Line, MachineLoop, Problem, StaticProfile
 from rich.console import Console
@@ -61,7 +62,7 @@ def basis(profile: Profile) -> str:
 def _case(
     case: CaseProfile, profile: Profile, text: Sequence[str], summary: Summary | None, out: Console, code: bool
 ) -> None:
-    name = case.case.removeprefix("CASES/")
+    name = case.case.removeprefix(PUBLIC)
     at = f"{escape(case.configuration)}  [dim]({escape(case.chosen)})[/]"
     out.print(f"[bold]{escape(profile.target)}  {escape(name)}[/]  {at}", highlight=False)
     if summary:

@@ -13,6 +13,7 @@ from pgo_agent.agent.run.record.run import Run
 from pgo_agent.agent.run.record.run_summary import MeasuredRun
 from pgo_agent.agent.run.shipped_configurations import AUTOTUNED
 from pgo_agent.sandbox import devices
+from pgo_agent.sandbox.gate.coverage import PUBLIC
 from pgo_agent.sandbox.judge.timing import bootstrap
 from pgo_agent.sandbox.judge.timing.bootstrap import Interval
 
@@ -107,7 +108,7 @@ def _second_look(evidence: Mapping[str, Any], against: str | None) -> Times:
 
 def short(case: str) -> str:
     """Return a case's name for people; a held-out case stays marked."""
-    return case.removeprefix("CASES/").removeprefix("SMALL/")
+    return case.removeprefix(PUBLIC).removeprefix("SMALL/")
 
 
 def interval(bounds: Sequence[float]) -> Interval:

@@ -60,13 +60,15 @@ def passed_over(u: "Unroller", op: Op, role: Role) -> None:
     """Note an operation that was not followed: it may have waited for anything, and written anywhere."""
     if u.queues(op):
         _step(role, Forget(u.at(op)))
-    inside = (o for region in op.regions for top in region.ops for o in top.walk())
-    if any("memdesc" in t for o in inside for t in (*o.operand_types, *o.result_types)):
+    if u.touches_memory(op):
         u.untracked |= u.allocated
 
 
 def untracked(op: Op, values: Sequence[Value], role: Role) -> Iterator[str]:
-    """Give the allocations that an operation may write without a step that says so."""
+    """Give the allocations that an operation may write to without a step that says so.
+
+    Memory that is not known is none of the tracked: what made it so was given them here, or was passed over.
+    """
     at = _WRITTEN.get(op.name)
     written = values[at:][:1] if at is not None else () if op.name in _TRACKED else values
     for value in written:

@@ -47,6 +47,7 @@ class Unroller:
         self._places: dict[int, At] = {}  # of operations, by their identity
         self._concerns: dict[tuple[int, bool], bool] = {}
         self._queues: dict[int, bool] = {}
+        self._touches: dict[int, bool] = {}
 
     def program(self) -> Program:
         """Return the barrier program of the run. Raises Choose, Undecided, Impossible."""
@@ -183,6 +184,13 @@ class Unroller:
         if id(op) not in self._queues:
             self._queues[id(op)] = any(map(accesses.queued, op.walk()))
         return self._queues[id(op)]
+
+    def touches_memory(self, op: Op) -> bool:
+        """Whether an operation inside of it takes or gives shared memory."""
+        if id(op) not in self._touches:
+            inside = (o for region in op.regions for top in region.ops for o in top.walk())
+            self._touches[id(op)] = any("memdesc" in t for o in inside for t in (*o.operand_types, *o.result_types))
+        return self._touches[id(op)]
 
     def _acts(self, op: Op, groups: bool) -> bool:
         if op.name != "tt.call":

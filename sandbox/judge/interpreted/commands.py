@@ -27,7 +27,7 @@ from pgo_agent.sandbox.build.trace_and_compile import place
 from pgo_agent.sandbox.bundle import validate as rules
 from pgo_agent.sandbox.bundle.store import room, writing
 from pgo_agent.sandbox.errors import BadBundle, Fault, Killed, TargetFault
-from pgo_agent.sandbox.gate.coverage import HELD_OUT
+from pgo_agent.sandbox.gate.coverage import HELD_OUT, PUBLIC
 from pgo_agent.sandbox.gate.reason import plain, quoted
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.interpreter import tensors
@@ -113,9 +113,10 @@ class CpuWorker:
         trials = self._trials(module, is_target, covered)
         judged = self._attempts(module, asked, trials, covered) if trials else verdict(covered, {"numerics": []})
         if is_target:
-            left = asked.seconds - (time.monotonic() - began)
-            if left > asked.seconds * (1 - OWN_SECONDS / SECONDS):
-                judged = self._elsewhere(module, replace(asked, seconds=left), trials, covered, judged)
+            taken = time.monotonic() - began
+            if judged.verdict == Verdict.CHECKED and taken < asked.begin_by:
+                later = replace(asked, seconds=asked.seconds - taken)
+                judged = self._elsewhere(module, later, trials, covered, judged)
             self.own = asked.seconds, judged, covered
         return judged
 
@@ -125,15 +126,11 @@ class CpuWorker:
         """Try the own kernel's stress inputs that it did not pass on another case; add what came of it."""
         cases = [t.case for t in trials if not t.stress_input and not t.held_out and floats(t.inputs)]
         further = self._under_stress(module, self.stress.second(cases))
-        if judged.verdict != Verdict.CHECKED or not further:
+        found = self._attempts(module, asked, further, covered) if further else judged
+        if found is judged or found.verdict != Verdict.CHECKED:
             return judged
-        found = self._attempts(module, asked, further, covered)
-        comparisons = [*judged.evidence["numerics"], *found.evidence.get("numerics", [])]
-        return (
-            replace(found, evidence=found.evidence | {"numerics": comparisons})
-            if found.verdict is judged.verdict
-            else judged
-        )
+        comparisons = [*judged.evidence["numerics"], *found.evidence["numerics"]]
+        return replace(found, evidence=found.evidence | {"numerics": comparisons})
 
     def _target_again(self, asked: "Asked") -> Judgement:
         """Return the stored verdict on the target's own kernel: it is asked for as baseline and as candidate."""
@@ -199,15 +196,14 @@ class CpuWorker:
         (folder / "in").mkdir()
         described = {t.label: tensors.save(t.inputs, folder / "in", str(i)) for i, t in enumerate(trials)}
         is_target = asked.source == self.target.source
-        begin_by = asked.seconds * OWN_SECONDS / SECONDS
         request = {
             "candidate": candidate,
             "cases": described,
             "configs": {t.label: 1 if t.stress_input or t.held_out else CONFIGS for t in trials},
             "late": [t.label for t in trials if t.held_out or (t.stress_input and is_target)],
-            "begin_by": begin_by,
+            "begin_by": asked.begin_by,
             "plain": [t.label for t in trials if not t.stress_input and not t.held_out],
-            "more_until": begin_by,
+            "more_until": asked.begin_by,
             "seed": secrets.randbits(32),
             "until": time.monotonic() + asked.seconds - max(5.0, asked.seconds / 12),
             "device": self.device,
@@ -260,6 +256,11 @@ class Asked:
     seconds: float = SECONDS
     kernels: tuple[str, ...] = ()  # that the candidate's plans launch in public cases; empty: not given
 
+    @property
+    def begin_by(self) -> float:
+        """Seconds after which no optional run begins."""
+        return self.seconds * OWN_SECONDS / SECONDS
+
     @classmethod
     def of(cls, request: dict[str, Any]) -> "Asked":
         return cls(request["source"], request.get("seconds") or SECONDS, tuple(request.get("kernels") or ()))
@@ -267,7 +268,7 @@ class Asked:
 
 def _sizes(module: ModuleType) -> dict[str, dict[str, Any]]:
     """Return the parameters of every case, by its name with the section; small cases by their name alone."""
-    sections = {"CASES/": module.CASES, "": module.SMALL, HELD_OUT: module.HELD_OUT}
+    sections = {PUBLIC: module.CASES, "": module.SMALL, HELD_OUT: module.HELD_OUT}
     return {f"{section}{name}": dict(p) for section, cases in sections.items() for name, p in cases.items()}
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from pgo_agent.sandbox import guard_zones
 from pgo_agent.sandbox.bundle import decode
-from pgo_agent.sandbox.gate.coverage import HELD_OUT, HELD_OUT_CASES, Count, Coverage
+from pgo_agent.sandbox.gate.coverage import HELD_OUT, HELD_OUT_CASES, PUBLIC, Count, Coverage
 from pgo_agent.sandbox.gate.reason import NONE, Reason, counted, left_out, plain, quoted
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.interpreter import tensors
@@ -25,7 +25,6 @@ SEEN = {"wrong": Verdict.WRONG, "deadlock": Verdict.DEADLOCK}  # what the interp
 OUTPUTS_LIMIT = 256 << 20  # bytes of a candidate's outputs on one small case; they may be forged
 NAMED = 5  # untried configurations that are named; the others are counted
 DETAIL, MESSAGE = 300, 600  # characters of an error in what was left out, and of one that is the reason
-PUBLIC = "CASES/"
 SMALL, HIDDEN, CONFIGS = "small cases", HELD_OUT_CASES, "configurations"
 STRESSED = "strains"  # what stored rows and recorded prompts call the count of stress inputs
 REASON_COUNTS = (SMALL, HIDDEN, CONFIGS, STRESSED)  # the counts that a reason has

@@ -9,12 +9,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pgo_agent.sandbox.judge.results.stress_inputs import (
-    LAUNCHER_STRESS_INPUTS,
-    SCALED,
-    STRIDED,
-    StressInput,
-)
+from pgo_agent.sandbox.judge.results.stress_inputs import LAUNCHER_STRESS_INPUTS, SCALED, STRIDED, StressInput
 
 Pair = tuple[str, StressInput]  # a case, and a stress input for it
 EVERYWHERE = (SCALED, STRIDED)  # tried on all cases: of the strides, only a case with several batches tells some apart
@@ -35,20 +30,20 @@ class StressTrials:
     def first(self, cases: Sequence[str]) -> list[Pair]:
         """Return the first trials of the own kernel: each stress input on another case, some on all."""
         return [
-            (cases[turn], stress_input.as_turn(turn))
+            _pair(cases, k + n, stress_input)
             for k, stress_input in enumerate(LAUNCHER_STRESS_INPUTS)
             for n in range(len(cases) if stress_input in EVERYWHERE else min(1, len(cases)))
-            for turn in [(k + n) % len(cases)]
         ]
 
     def second(self, cases: Sequence[str]) -> list[Pair]:
         """Return a trial on one more case of each stress input that the own kernel did not pass."""
-        passed = {s.name for s in (*EVERYWHERE, *(s for _, s in self.passed or ()))}
+        if len(cases) < 2:
+            return []
+        settled = {s.name for s in (*EVERYWHERE, *(s for _, s in self.passed or ()))}
         return [
-            (cases[turn], stress_input.as_turn(turn))
+            _pair(cases, k + 1, stress_input)
             for k, stress_input in enumerate(LAUNCHER_STRESS_INPUTS)
-            if stress_input.name not in passed and len(cases) > 1
-            for turn in [(k + 1) % len(cases)]
+            if stress_input.name not in settled
         ]
 
     def of_candidate(self) -> list[Pair]:
@@ -66,3 +61,8 @@ class StressTrials:
 
     def drop(self, case: str, stress_input: StressInput, why: str) -> None:
         self.dropped.append({"case": case, "strain": stress_input.name, "why": why})
+
+
+def _pair(cases: Sequence[str], turn: int, stress_input: StressInput) -> Pair:
+    turn %= len(cases)
+    return cases[turn], stress_input.as_turn(turn)

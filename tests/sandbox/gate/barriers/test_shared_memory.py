@@ -179,6 +179,7 @@ COPY_INTO = f"""%m = ttg.local_alloc : () -> {SLOTS}
     %t = ttg.async_copy_global_to_local %from, %s : tensor<128x!tt.ptr<i32>, #blocked> -> {SLOT[12:]}
     %g = ttg.async_commit_group tokens %t
 """
+ZEROS = "%zeros = arith.constant dense<0> : tensor<128xi32, #blocked>\n"
 INTO_OTHER = f"ttg.local_store %zeros, %other : tensor<128xi32, #blocked> -> {SLOT}\n"
 AWAIT = "%w = ttg.async_wait {num = 0 : i32}\n"
 
@@ -195,26 +196,22 @@ def copied(body: str) -> Kind:
 def test_a_load_before_the_wait_is_found_and_one_after_it_or_of_another_slot_is_not() -> None:
     assert copied(load("%s")) is Kind.MEMORY
     assert copied(AWAIT + load("%s")) is Kind.NONE
-    assert (
-        copied(f"%zeros = arith.constant dense<0> : tensor<128xi32, #blocked>\n{INTO_OTHER}{load('%other')}")
-        is Kind.NONE
-    )
+    assert copied(ZEROS + INTO_OTHER + load("%other")) is Kind.NONE
 
 
 def test_a_load_of_a_slot_that_nothing_has_filled_is_found_where_every_write_is_known() -> None:
-    zeros = "%zeros = arith.constant dense<0> : tensor<128xi32, #blocked>\n"
     anywhere = f"%r = ttg.memdesc_index %m[%v] : {SLOTS} -> {SLOT}\n" + INTO_OTHER.replace("%other", "%r")
     assert copied(load("%other")) is Kind.MEMORY
-    assert copied(zeros + anywhere + load("%other")) is Kind.NONE
-    assert copied(zeros + "scf.if %some {\n" + INTO_OTHER + "}\n" + load("%other")) is Kind.NONE
-    assert (
-        copied(zeros + "scf.for %i = %c0 to %n step %c1 : i32 {\n" + INTO_OTHER + "}\n" + load("%other")) is Kind.NONE
-    )
+    assert copied(ZEROS + anywhere + load("%other")) is Kind.NONE
+    assert copied(ZEROS + "scf.if %some {\n" + INTO_OTHER + "}\n" + load("%other")) is Kind.NONE
+    loop = "scf.for %i = %c0 to %n step %c1 : i32 {\n"
+    assert copied(ZEROS + loop + INTO_OTHER + "}\n" + load("%other")) is Kind.NONE
+    either = f"%r = scf.if %some -> ({SLOT}) {{\nscf.yield %s : {SLOT}\n}} else {{\nscf.yield %other : {SLOT}\n}}\n"
+    assert copied(ZEROS + either + INTO_OTHER.replace("%other", "%r") + load("%other")) is Kind.NONE
 
 
 def test_a_store_into_a_slot_that_is_being_filled_is_found() -> None:
-    zeros = "%zeros = arith.constant dense<0> : tensor<128xi32, #blocked>\n"
-    store = zeros + INTO_OTHER.replace("%other", "{}")
+    store = ZEROS + INTO_OTHER.replace("%other", "{}")
     assert copied(store.format("%s")) is Kind.MEMORY
     assert copied(AWAIT + store.format("%s")) is Kind.NONE
     assert copied(store.format("%other")) is Kind.NONE
