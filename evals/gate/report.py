@@ -2,9 +2,10 @@
 
 `python -m pgo_agent.evals.gate.report FILES` takes what `pgo-agent eval gate --json` printed on a GPU machine, and
 writes a line for each entry to evals/results/gate-DEVICE.jsonl; of an entry that several files hold, the last. The
-whole corpora take longer than some machines are to be had for: parts add up. Of every file whose run came to its end
-there is a line with how many were judged in how many seconds, if that were enough to speak of a batch. What no GPU
-judged cannot be recorded; what the corpora do not hold any more is left out. Counts are always of such lines.
+whole corpora take longer than some machines are to be had for: parts add up, and what was recorded before may be one of
+FILES. Of a file with one target whose run came to its end there is also a line with the number judged and the seconds,
+if there are enough of them. What no GPU judged cannot be recorded; what the corpora do not hold any more is left out.
+Counts are always of such lines.
 """
 
 import argparse
@@ -171,7 +172,9 @@ def merged(files: Iterable[Path]) -> list[dict[str, Any]]:
             raise UsageFault(f"{file}: no GPU judged this", "record what a GPU machine printed")
         entry_lines = [{"what": ENTRY} | line | {"environment": machine} for line in lines if "entry" in line]
         by_name |= {line["entry"]: line for line in entry_lines if line["entry"] in names}
-        if "entry" not in lines[-1] and len(entry_lines) >= _OF_A_BATCH:
+        batches += [line for line in lines if line.get("what") == BATCH]
+        one_target = len({line["target"] for line in entry_lines}) == 1
+        if "bad" in lines[-1] and one_target and len(entry_lines) >= _OF_A_BATCH:
             entries = lines[-1]["bad"]["entries"] + lines[-1]["honest"]["entries"]
             batch = {"what": BATCH, "entries": entries, "wall": lines[-1]["wall"]}
             batches.append(batch | {k: lines[0][k] for k in ("target", "commit")} | {"environment": machine})
