@@ -56,7 +56,7 @@ def start(file: Path, asked: RunSettings, store: Store, emit: Emit, given: Seque
     settings = _resolved(asked, judge)
     facts = RunFacts(triton, version.ours(), model_by_role.roles(asked.models), given=tuple(given))
     run = f"{subject.name}-{secrets.token_hex(3)}"
-    models, facts = open_models(Opening(run, subject.digest, store, emit), settings, facts)  # fails before a run exists
+    models, facts = open_models(Opening(run, subject.name, subject.digest, store, emit), settings, facts)  # fails before a run exists
     if OPTIMIZER in models:
         from pgo_agent.agent.proposal import prompt  # imports numpy
 
@@ -83,7 +83,7 @@ def resume(name: str, store: Store, emit: Emit, changes: Changes | None = None) 
     subject = unmoved(run)
     settings = run.settings.changed(changes or {})
     judge, device = judge_choice.choose(settings)
-    models, facts = open_models(Opening(run.id, subject.digest, store, emit), settings, run.facts)
+    models, facts = open_models(Opening(run.id, subject.name, subject.digest, store, emit), settings, run.facts)
     _warn_of_unknown(run, emit)
     with store.active(run.id):
         store.set_settings(run.id, settings, facts)

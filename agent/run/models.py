@@ -21,7 +21,8 @@ class Opening:
     """The run whose models are opened."""
 
     run: str  # its id, whether it is in the store already or not
-    digest: str  # of its target
+    target: str  # name of the kernel file
+    digest: str  # of its text
     store: Store
     emit: Emit
 
@@ -34,7 +35,7 @@ class Opening:
 
     def asker(self, role: str, wait: bool) -> Asker:
         prompts = tuple(call.prompt for call in self.store.calls(self.run, role))
-        return Asker(self.run, self.digest, self.report, wait, prompts, role)
+        return Asker(self.run, self.target, self.digest, self.report, wait, prompts, role)
 
 
 def open_models(opening: Opening, settings: RunSettings, facts: RunFacts) -> tuple[model_by_role.Cast, RunFacts]:

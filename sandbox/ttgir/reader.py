@@ -6,6 +6,7 @@ region. A text that is written otherwise is printed anew by Triton first (`trito
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from pgo_agent.sandbox.ttgir import op_header
 from pgo_agent.sandbox.ttgir.token_lists import joined, nesting
@@ -14,8 +15,10 @@ from pgo_agent.sandbox.ttgir.tree import Argument, Block, Module, Op, Region
 
 DEEPEST = 100  # nested regions; Triton's have a dozen
 LARGEST = 16 * 2**20  # characters; Triton's largest are under one million
+KEPT = 64  # trees: each stage of the gate reads the kernels of a candidate
 
 
+@lru_cache(maxsize=KEPT)
 def parse(text: str) -> Module:
     """Return the tree of a text with exactly one module and one public function. Raises Unreadable, with the line."""
     if len(text) > LARGEST:

@@ -41,11 +41,13 @@ class Token(NamedTuple):
 def tokens(text: str) -> Iterator[Token]:
     """Yield all tokens of a text in order. Raises Unreadable at a character that starts none."""
     at, line, spaced = 0, 1, True
-    while at < len(text):
-        match = _TOKEN.match(text, at)
-        if match is None:
-            raise Unreadable(line, f"cannot read {text[at : at + 20]!r}")
-        yield Token(str(match.lastgroup), match[0], line, spaced)
-        spaced = match.lastgroup == "space"
-        line += match[0].count("\n")
-        at = match.end()
+    for match in _TOKEN.finditer(text):
+        if match.start() != at:
+            break
+        kind, word = match.lastgroup or "", match[0]
+        yield Token(kind, word, line, spaced)
+        at, spaced = match.end(), kind == "space"
+        if spaced:
+            line += word.count("\n")  # nothing else has any
+    if at < len(text):
+        raise Unreadable(line, f"cannot read {text[at : at + 20]!r}")

@@ -69,7 +69,7 @@ def cast_of(
 
     cast: dict[str, Model] = {}
     for role in ROLES:
-        asker = Asker(NAME, digest, tell, True, tuple(c.prompt for c in store.calls(NAME, role)), role)
+        asker = Asker(NAME, "add", digest, tell, True, tuple(c.prompt for c in store.calls(NAME, role)), role)
         model = ServerModel("tiny", server.url, "k", timeout=5.0, attempts=2)
         cast[role] = Guarded(model, asker, purse, prices.get("tiny"))
     return cast

@@ -12,7 +12,9 @@ from pgo_agent.sandbox.errors import UsageFault
 
 
 class ReplayModel:
-    """Reads all of `file` at once. Raises UsageFault if it is damaged, or of another target."""
+    """Reads all of `file` at once. Raises UsageFault if it is damaged, or of another target. Another text of the
+    target is no fault: a reply that does not fit it is refused like any other, and a note says why that may be.
+    """
 
     booked, paid = True, False
 
@@ -44,8 +46,11 @@ class ReplayModel:
 
 
 def _of_target(file: Path, head: recording.Head, asker: Asker) -> None:
-    if head.digest != asker.digest:
+    if head.target != asker.target:
         raise UsageFault(
-            f"{file} is a recording of another kernel, or of another text of it: '{head.target}'",
-            "restore the file that it was made of, or make a recording of this one",
+            f"{file} is a recording of another kernel: '{head.target}'",
+            f"give the recording of a run of {asker.target}, or optimize {head.target}",
         )
+    if head.digest != asker.digest:
+        text = f"{file.name} was made of another text of {head.target}: its prompts differ, and replies may not fit"
+        asker.report("note", text=text)

@@ -48,7 +48,8 @@ class Asker:
     """The run that asks, for a model that needs more than prompts."""
 
     run: str
-    digest: str  # of its target
+    target: str  # name of the kernel file
+    digest: str  # of its text
     report: Callable[..., None]  # emits one event: its type, then its fields
     wait: bool = True  # for a reply that is not there yet; if not, Suspended is raised
     asked: tuple[str, ...] = ()  # the prompts of this role that the run has replies to, in order

@@ -147,7 +147,7 @@ def recorded(store: Store, folder: Path, *texts: str) -> Path:
 def played(ctx: Context, file: Path, emit: Any = None) -> Context:
     """The context with a model that gives the recorded replies, from where the run is."""
     asked = tuple(c.prompt for c in ctx.store.calls(ctx.run.id))
-    asker = Asker(ctx.run.id, ctx.run.digest, lambda kind, **fields: None, asked=asked)
+    asker = Asker(ctx.run.id, "add", ctx.run.digest, lambda kind, **fields: None, asked=asked)
     return replace(ctx, model=ReplayModel(file, asker), emit_to=emit or ctx.emit_to)
 
 

@@ -233,7 +233,7 @@ def test_where_nobody_waits_all_that_a_generation_asks_is_asked_before_the_run_i
     with asking(folder, [WRONG]) as run:
         judged(run, Verdict.WRONG, "interpreter", plain("even: output 0: max error 3"))
         relay = folder / run.ctx.run.id
-        run.ctx.model = RelayModel(relay, Asker(run.ctx.run.id, run.ctx.run.digest, run.ctx.emit, wait=False))
+        run.ctx.model = RelayModel(relay, Asker(run.ctx.run.id, "add", run.ctx.run.digest, run.ctx.emit, wait=False))
         with pytest.raises(Suspended):
             run.propose()
         message, fresh = sorted(relay.glob("*-request.md"))

@@ -119,7 +119,7 @@ def test_a_budget_holds_from_the_next_piece_of_work_on_and_after_a_resume(ctx: C
 
 
 def test_a_budget_of_tokens_reaches_the_purse_of_the_models(ctx: Context, tmp_path: Path) -> None:
-    asker, purse = Asker(ctx.run.id, "digest", lambda kind, **fields: None, wait=False), Budget(1_000_000)
+    asker, purse = Asker(ctx.run.id, "add", "digest", lambda kind, **fields: None, wait=False), Budget(1_000_000)
     asked = replace(ctx, model=Guarded(RelayModel(tmp_path / "relay", asker), asker, purse, None))
     ask(ctx, Kind.BUDGET, name="tokens", value=7)
     steps.apply_requests(asked)

@@ -31,4 +31,4 @@ def test_programs_that_only_add_and_store_hand_nothing_on(ops: str) -> None:
 
 
 def test_what_cannot_be_read_is_said() -> None:
-    assert "cannot be read" in handing_on(["nothing"])
+    assert "cannot be read" in handing_on(["no module, with a tt.atomic_rmw in it"])

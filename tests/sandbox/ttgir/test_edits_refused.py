@@ -107,6 +107,6 @@ def test_what_must_not_be_is_refused_and_the_edit_is_named(name: str, said: str,
 
 
 def test_a_view_of_another_module_is_no_view_for_an_edit() -> None:
-    other = reader.parse(SMALL.text)
+    other = reader.parse(f"{SMALL.text}\n")
     with pytest.raises(ValueError, match="of another module"):
         apply.apply(other, SMALL.view, [])

@@ -31,7 +31,7 @@ class Folder:
     def __init__(self, path: Path) -> None:
         self.path, self.events = path, list[dict[str, Any]]()
         self.asker = Asker(
-            "add-1", "d", lambda kind, **fields: self.events.append({"type": kind, **fields}), wait=False
+            "add-1", "add", "d", lambda kind, **fields: self.events.append({"type": kind, **fields}), wait=False
         )
 
     def model(self, run: str = "add-1", wait: bool = False) -> RelayModel:
@@ -279,7 +279,7 @@ def test_an_interrupted_wait_ends_at_once(folder: Folder) -> None:
     code = (
         "import sys; from pathlib import Path\n"
         "from pgo_agent.agent.llm.models.types import Asker; from pgo_agent.agent.llm.models.relay import RelayModel\n"
-        "RelayModel(Path(sys.argv[1]), Asker('r', 'd', lambda *_, **__: print(flush=True))).complete('hello')"
+        "RelayModel(Path(sys.argv[1]), Asker('r', 'k', 'd', lambda *_, **__: print(flush=True))).complete('hello')"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code, folder.path], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL

@@ -42,10 +42,13 @@ def file(store: Store, tmp_path: Path) -> Path:
 class Played:
     """A replay and what it told."""
 
-    def __init__(self, file: Path, asked: tuple[str, ...] = (), digest: str = "digest") -> None:
+    def __init__(self, file: Path, asked: tuple[str, ...] = (), target: str = "add", digest: str = "digest") -> None:
         self.events = list[dict[str, Any]]()
-        asker = Asker("add-2", digest, lambda kind, **fields: self.events.append({"type": kind, **fields}), asked=asked)
+        asker = Asker("add-2", target, digest, self.note, asked=asked)
         self.model = ReplayModel(file, asker)
+
+    def note(self, kind: str, **fields: object) -> None:
+        self.events.append({"type": kind, **fields})
 
     def replies(self, *prompts: str) -> list[str]:
         return [self.model.complete(p).text for p in prompts]
@@ -124,8 +127,15 @@ def test_half_a_character_in_a_reply_does_not_reach_the_record(file: Path) -> No
 
 
 def test_a_recording_of_another_kernel_is_refused(file: Path) -> None:
-    with pytest.raises(UsageFault, match="of another kernel, or of another text of it: 'add'"):
-        Played(file, digest="another")
+    with pytest.raises(UsageFault, match="of another kernel: 'add'"):
+        Played(file, target="another")
+
+
+def test_one_of_another_text_of_the_kernel_is_played_and_that_is_said(file: Path) -> None:
+    played = Played(file, digest="another")
+    assert played.replies("first?") == ["1"]
+    (note,) = played.events
+    assert "another text of add" in str(note["text"])
 
 
 # replies --------------------------------------------------------------------------------------------------------------
