@@ -56,7 +56,9 @@ def start(file: Path, asked: RunSettings, store: Store, emit: Emit, given: Seque
     settings = _resolved(asked, judge)
     facts = RunFacts(triton, version.ours(), model_by_role.roles(asked.models), given=tuple(given))
     run = f"{subject.name}-{secrets.token_hex(3)}"
-    models, facts = open_models(Opening(run, subject.name, subject.digest, store, emit), settings, facts)  # fails before a run exists
+    models, facts = open_models(
+        Opening(run, subject.name, subject.digest, store, emit), settings, facts
+    )  # fails before a run exists
     if OPTIMIZER in models:
         from pgo_agent.agent.proposal import prompt  # imports numpy
 

@@ -25,7 +25,12 @@ class Guard:
     ) -> None:
         self.events = list[dict[str, Any]]()
         asker = Asker(
-            "add-1", "add", "digest", lambda kind, **told: self.events.append({"type": kind, **told}), True, tuple(asked)
+            "add-1",
+            "add",
+            "digest",
+            lambda kind, **told: self.events.append({"type": kind, **told}),
+            True,
+            tuple(asked),
         )
         model = ServerModel("tiny", server.url, "k", timeout=5.0, attempts=1)
         self.model = Guarded(model, asker, purse or Budget(), price)
