@@ -54,7 +54,7 @@ def check(rows: Rows, settings: RunSettings) -> None:
     for name in rows.plan.targets:
         subject = target.read(target_file.locate(Path(name)))
         _one_text(rows, name, subject.digest)
-        asker = Asker("", subject.digest, lambda *_, **__: None)
+        asker = Asker("", subject.name, subject.digest, lambda *_, **__: None)
         for optimizer in rows.plan.optimizers:
             named(model(optimizer, name), asker)
     gpu, device = judge_choice.choose(settings)
