@@ -56,12 +56,19 @@ def optimize(
 app.command(epilog=EPILOG)(session)
 
 
-@app.command(epilog=INIT_EPILOG)
+@app.command(epilog=INIT_EPILOG, context_settings={"ignore_unknown_options": False})
 @with_settings(Command.INIT)
 def init(
     file: Annotated[
         str, typer.Argument(help="A file with Triton kernels, or an installed module: liger_kernel.ops.rope.")
     ],
+    program: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[-- PROGRAM]", help="What calls it: -- python test.py, or -- pytest test.py::test_it."),
+    ] = None,
+    call: Annotated[
+        str | None, typer.Option("--call", help="Python statements that call it: 'softmax(torch.randn(8, 8))'.")
+    ] = None,
     launcher: Annotated[
         str | None, typer.Option(help="The function that launches; needed where there are several.")
     ] = None,
@@ -74,14 +81,20 @@ def init(
     store: StoreOption = WORKSPACE,
     json_lines: JsonOption = False,
 ) -> None:
-    """Write the skeleton of a target for your kernel: what can be read off it, guesses marked, the rest for you.
+    """Write a target for your kernel: guesses are marked, and what nobody can guess is left to you.
 
-    The file is read and never run or changed. With --check a target is put through the gate as it is, and it is said
-    how much of it was checked.
+    With a program or --call, that runs in the sandbox on stand-in tensors, without a GPU, and every launch is seen:
+    arguments, shapes, results, and what your own check compares with. Without, the file is read and not run. With
+    --check a target is put through the gate as it is, and it is said how much of it was checked.
     """
     from pgo_agent.agent.commands.init import command
 
     with runner.faults():
+        if program or call is not None:
+            from pgo_agent.agent.commands.init import capture
+
+            capture.write(file, program or [], call, launcher, output, force, asked)
+            raise typer.Exit
         if not check_:
             command.print_summary(command.write(file, launcher, output, force))
             raise typer.Exit

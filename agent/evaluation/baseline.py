@@ -47,14 +47,13 @@ def establish(ctx: Context) -> Baseline:
     builds = [(shipped, baseline_builds.written(ctx, source, shipped)), *grid]
     points = _unique([p for built, written in builds for p in _points(ctx, built, works, written)])
     own_plans = {p.plan_id for p in points if p.bundle == shipped.bundle}
-    measured = _measured(ctx, [*points, *_points(ctx, held_out, works, builds[0][1])], own_plans)
-    points = measured[: len(points)]
+    points = _measured(ctx, points, _points(ctx, held_out, works, None), own_plans)
     cases, unfit = tuple(shipped.choices), shipped_configurations.unfit(points, own_plans, shipped.failures)
     if unfit:
         ctx.emit("note", text=shipped_configurations.note(unfit))
     best, picked = _best(points, cases, own_plans), shipped_configurations.autotuned(points, cases, own_plans)
     if not ctx.settings.drop_wrong:
-        shipped_configurations.ask(ctx.target.path, picked, best, measured)
+        shipped_configurations.ask(ctx.target.path, picked, best)
     baseline = Baseline(
         cases=cases,
         held_out=hidden,
@@ -130,12 +129,14 @@ def _points(ctx: Context, built: Built, works: Works, written: Config | None) ->
     return points
 
 
-def _measured(ctx: Context, points: list[BaselinePoint], own_plans: set[str]) -> list[BaselinePoint]:
+def _measured(
+    ctx: Context, points: list[BaselinePoint], held_out: list[BaselinePoint], own_plans: set[str]
+) -> list[BaselinePoint]:
     """The points with measured times, on a GPU. Raises TargetFault if the original is wrong."""
     if ctx.gpu is None:
         return points
     ctx.emit("phase", phase="baseline", doing=f"measuring {len(points)} configurations")
-    entries = [Entry(p.bundle, p.case, p.choice, p.plan_id in own_plans) for p in points]
+    entries = [Entry(p.bundle, p.case, p.choice, p.plan_id in own_plans) for p in (*points, *held_out)]
     by_entry = baseline_sweep.sweep(ctx, ctx.gpu, entries)
     measured = [
         replace(
@@ -148,7 +149,7 @@ def _measured(ctx: Context, points: list[BaselinePoint], own_plans: set[str]) ->
             finalist=s.finalist,
             taken_on=s.taken_on,
         )
-        for p, e in zip(points, entries, strict=True)
+        for p, e in zip((*points, *held_out), entries, strict=True)
         for s in (by_entry[e],)
     ]
     for case in dict.fromkeys(p.case for p in measured):
@@ -157,10 +158,10 @@ def _measured(ctx: Context, points: list[BaselinePoint], own_plans: set[str]) ->
             shown = case.split("/", 1)[1]
             raise TargetFault(
                 f"{ctx.target.path}: the kernel as it stands is wrong on {shown}: {listed[0].problem}",
-                f"{shipped_configurations.advice(listed[:1], measured)}fix kernel() or reference(); "
+                f"{shipped_configurations.advice(listed[:1])}fix kernel() or reference(); "
                 "nothing can be optimized against a wrong baseline",
             )
-    return measured
+    return measured[: len(points)]
 
 
 def _best(points: Sequence[BaselinePoint], cases: Sequence[str], own_plans: set[str] | None) -> Best:

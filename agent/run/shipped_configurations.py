@@ -55,9 +55,9 @@ def note(listed: Sequence[Unfit]) -> str:
     return "\n    ".join([head, *text[:MOST], *more]) if text else ""
 
 
-def ask(path: object, picked: Best, shipped: Best, points: Sequence[BaselinePoint]) -> None:
+def ask(path: object, picked: Best, shipped: Best) -> None:
     """Raise TargetFault if the autotuner picks a wrong configuration: the kernel as shipped would then differ from what
-    a user runs today, and may be slower by more than a candidate gains. `points`: of all cases, held-out ones too.
+    a user runs today, and may be slower by more than a candidate gains.
     """
     wrong = {c: p for c, p in picked.items() if p.problem}
     if not wrong:
@@ -68,16 +68,13 @@ def ask(path: object, picked: Best, shipped: Best, points: Sequence[BaselinePoin
     raise TargetFault(
         f"{path}: on {case.split('/', 1)[-1]} triton.autotune picks {p.said} ({p.time:.4g} ms), and that is not "
         f"right: {p.problem}; the fastest right one, {right.said}, takes {right.time:.4g} ms{more}",
-        f"{advice(wrong.values(), points)}take it out of the list, or say {OPTION} to go on without it",
+        f"{advice(list(wrong.values()))}take it out of the list, or say {OPTION} to go on without it",
     )
 
 
-def advice(wrong: Iterable[BaselinePoint], points: Sequence[BaselinePoint]) -> str:
-    """Return the TOLERANCE that admits these configurations in every case, as the start of a sentence; empty if none
-    does. `points`: of all cases.
-    """
-    labels = {p.said for p in wrong}
-    tolerances = [(p.check or {}).get("admits") for p in points if p.problem and p.said in labels]
+def advice(wrong: Iterable[BaselinePoint]) -> str:
+    """Return the TOLERANCE that admits all of these, as the start of a sentence; empty if none does."""
+    tolerances = [(p.check or {}).get("admits") for p in wrong]
     admitting = [t for t in tolerances if t]
     if not admitting or len(admitting) < len(tolerances):
         return ""

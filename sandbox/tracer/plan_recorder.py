@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import triton.language as tl
 from pgo_agent.sandbox.bundle.schema import MOST_STEPS
+from pgo_agent.sandbox.tracer import custom_ops
 from pgo_agent.sandbox.tracer.fake_cuda_api import Refusals
 from pgo_agent.sandbox.tracer.fake_gpu import Addresses
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
@@ -135,12 +136,9 @@ class Recorder(TorchDispatchMode):
 
     def _custom_op(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run a custom op's real body: its fake rule would hide the launches inside."""
-        from torch._library.custom_ops import OPDEFS
-
-        op = OPDEFS.get(f"{func.namespace}::{func._opname}")
-        if op is None:
+        body = custom_ops.body(func)
+        if body is None:
             self.refusals.refuse(f"the custom op {func}")
-        body = op._backend_fns.get("cuda") or op._backend_fns.get(None) or op._init_fn
         with self:
             return body(*args, **kwargs)
 

@@ -3,15 +3,14 @@
 There is no GPU where most tests run. What a run asks through a folder, and what it does with answers, is tried with
 this: every bundle is read and checked as a GPU's judge process does, and nothing is launched. FASTER is how many times
 faster each candidate is said to be. Every command that it answers becomes a line of DIR.asked. `--wrong LABEL`: the
-configuration of the file's own list that is called so is twice as fast as all others, and wrong; in a held-out case by
-more. `--ends LABEL`: that one ends the process in a public case.
+configuration of the file's own list that is called so is twice as fast as all others, and wrong. `--ends LABEL`: that
+one ends the process in a public case.
 """
 
 import json
 import os
 import sys
 import time
-from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -36,7 +35,6 @@ WRONG = {
     "finalist": True,
     "check": {"problem": "output 0: max error 0.1 above 0.01", "admits": {"max_ratio": 24.0, "mean_ratio": 1.5}},
 }
-HELD_OUT_WRONG = WRONG | {"check": {"admits": {"max_ratio": 31.0, "mean_ratio": 1.5}}}
 
 
 @dataclass
@@ -78,15 +76,10 @@ class MadeUp:
         return {
             "entries": [
                 e | {"bundle": e["bundle"]["id"], "problem": "", "ms": [2.0 + i / 10] * 4, "finalist": i < 2}
-                | self._wrong(e)
+                | (WRONG if e.get("own") and e["choice"] == self.wrong else {})
                 for i, e in enumerate(given["entries"])
             ]
         }  # fmt: skip
-
-    def _wrong(self, entry: Mapping[str, Any]) -> dict[str, Any]:
-        if entry["choice"] != self.wrong:
-            return {}
-        return HELD_OUT_WRONG if entry["case"].startswith("HELD_OUT/") else WRONG if entry.get("own") else {}
 
     def _judge(self, given: dict[str, Any]) -> dict[str, Any]:
         where = given["candidate"]["bundle"]

@@ -38,16 +38,9 @@ def write(file: str, launcher: str | None, to: Path | None, force: bool) -> Writ
     scanned = reading.read(path, launcher)
     guesses = guessing.guess(scanned)
     to = to or Path(f"{path.stem}_target.py")
-    if to.resolve() == path.resolve():
-        raise UsageFault(f"{to} is the file that is read, which is never changed", "name another file with -o")
-    if to.exists() and not force:
-        raise UsageFault(f"{to} is there already", "name another file with -o, or --force to write over it")
     text = render.write(scanned, guesses)
     target.parse(text, str(to))
-    try:
-        to.write_text(text, encoding="utf-8")
-    except OSError as e:
-        raise EnvironmentFault(f"cannot write {to}: {e.strerror}", "name another file with -o") from None
+    save(text, to, path, force)
     return Written(
         to,
         tuple(scanned.kernels),
@@ -57,6 +50,18 @@ def write(file: str, launcher: str | None, to: Path | None, force: bool) -> Writ
         tuple(o.name for o in guesses.outputs if o.reachable),
         tuple(_notes(scanned, guesses)),
     )
+
+
+def save(text: str, to: Path, path: Path, force: bool) -> None:
+    """Write a skeleton. Raises UsageFault for a file that exists, or for `path` itself, which was read."""
+    if to.resolve() == path.resolve():
+        raise UsageFault(f"{to} is the file that is read, which is never changed", "name another file with -o")
+    if to.exists() and not force:
+        raise UsageFault(f"{to} is there already", "name another file with -o, or --force to write over it")
+    try:
+        to.write_text(text, encoding="utf-8")
+    except OSError as e:
+        raise EnvironmentFault(f"cannot write {to}: {e.strerror}", "name another file with -o") from None
 
 
 def located(file: str) -> Path:

@@ -1,0 +1,117 @@
+"""`pgo-agent init FILE -- PROGRAM` and `--call`: writes a target for each launcher of FILE that the program calls.
+
+Relies on `program.py` to run it and on `captured_target.py` for the text. FILE itself is never changed.
+"""
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pgo_agent.agent.commands.init import captured_calls, captured_target, command, program
+from pgo_agent.agent.commands.init.captured_calls import Captured
+from pgo_agent.agent.commands.init.program import Program
+from pgo_agent.agent.commands.init.seen import Check, Seen
+from pgo_agent.agent.run.settings import DEFAULT_DEVICE, RunSettings
+from pgo_agent.sandbox import devices, target
+from pgo_agent.sandbox.build.trace_and_compile import trace
+from pgo_agent.sandbox.bundle.store import ContentStore
+from pgo_agent.sandbox.devices import Device
+from pgo_agent.sandbox.errors import UsageFault
+from pgo_agent.sandbox.isolation import box
+from pgo_agent.sandbox.isolation.box import Box
+
+GUESSED: Mapping[str, None] = {"SMALL": None, "HELD_OUT": None}  # sections whose sizes are guesses
+
+
+def write(
+    file: str,
+    words: Sequence[str],
+    call: str | None,
+    launcher: str | None,
+    to: Path | None,
+    force: bool,
+    settings: RunSettings,
+) -> list[Path]:
+    """Run the program, write the targets and print what came of it; return their files.
+
+    Raises UsageFault when the program calls no launcher, and for an output that exists.
+    """
+    if words and call is not None:
+        raise UsageFault("both a program and --call are given", "give one of them")
+    asked = program.of_command(words) if words else Program("call", (call or "",))
+    path = command.located(file)
+    text = target.text(path)
+    device = devices.find(settings.device or DEFAULT_DEVICE)
+    inside = box.choose(settings.sandbox, settings.python)
+    seen, base = program.watch(inside, device.key, asked, path)
+    groups = captured_calls.groups(path, text, seen.calls, list(_checks(seen, asked, base)), launcher)
+    if to is not None and len(groups) > 1:
+        names = ", ".join(g.name for g in groups)
+        raise UsageFault(f"-o names one file, and the program calls {len(groups)} launchers: {names}", "add --launcher")
+    files = [to or Path(f"{_stem(g, path, len(groups))}_target.py") for g in groups]
+    written = [_written(g, to, path, force, inside, device) for g, to in zip(groups, files, strict=True)]
+    _print(groups, written, seen)
+    return written
+
+
+def _stem(group: Captured, path: Path, count: int) -> str:
+    return path.stem if count == 1 else f"{path.stem}_{group.name.lower()}"
+
+
+def _written(group: Captured, to: Path, path: Path, force: bool, inside: Box, device: Device) -> Path:
+    """Write a target whose guessed sizes the launcher takes, as far as a trace tells."""
+    for less in captured_target.RAGGED:
+        text = captured_target.write(group, less)
+        target.parse(text, str(to))
+        command.save(text, to, path, force)
+        force = True
+        if not _refused(to, inside, device):
+            break
+    return to
+
+
+def _refused(file: Path, inside: Box, device: Device) -> bool:
+    """Whether the launcher raises for a guessed size, such as one that 16 does not divide."""
+    subject = target.read(file)
+    with tempfile.TemporaryDirectory(prefix="pgo-init-") as folder:
+        traced = trace(inside, ContentStore(Path(folder)), subject, device, subject.source, GUESSED, 1)
+    cases = traced.get("traced", {})
+    return any("error" in entries[0] for by_name in cases.values() for entries in by_name.values() if entries)
+
+
+def _checks(seen: Seen, asked: Program, base: Path) -> list[tuple[Check, str]]:
+    """Return the comparisons with the text of the file that they stand in."""
+    found = []
+    for check in seen.checks:
+        if check.file == "<call>":
+            found.append((check, asked.args[0]))
+        elif (path := program.outside(check.file, base)) is not None:
+            found.append((check, target.text(path)))
+    return found
+
+
+def _print(groups: Sequence[Captured], written: Sequence[Path], seen: Seen) -> None:
+    from pgo_agent.agent.views import summary
+
+    out = summary.output()
+
+    def line(text: str) -> None:
+        out.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    for group, path in zip(groups, written, strict=True):
+        kernels = [
+            launch["kernel"]
+            for c in (*group.calls, *([group.backward] if group.backward else []))
+            for launch in c.launches
+        ]
+        calls = f"{len(group.calls)} calls" if len(group.calls) > 1 else "one call"
+        line(f"{group.name}: {calls}, kernels {', '.join(dict.fromkeys(kernels))}")
+        to_write, guessed = command.marks(path)
+        line(f"{path} is written: {len(to_write)} lines to write, {len(guessed)} guessed ones to look at")
+        for text in to_write:
+            line(f"  {text}")
+        line(f"then: pgo-agent init --check {path}")
+    for note in seen.notes:
+        line(f"note: {note}")
+    if seen.error:
+        line(f"note: the program ended early, so later calls were not seen: {seen.error}")

@@ -1,0 +1,140 @@
+"""The captured calls of one launcher: what it is in its file, what its kernels write, and what a target returns.
+
+Relies on `seen.py` for the calls and on `agent/moves/analysis/stored_pointers.py` for what a kernel writes through.
+"""
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import libcst as cst
+from pgo_agent.agent.commands.init import cases as sizing
+from pgo_agent.agent.commands.init.seen import Call, Check, Tensor, tensors
+from pgo_agent.agent.kernel_part import Block, blocks, used_by
+from pgo_agent.agent.moves.analysis import cst_util
+from pgo_agent.agent.moves.analysis.stored_pointers import written
+from pgo_agent.sandbox import parsing
+from pgo_agent.sandbox.errors import UsageFault
+
+
+@dataclass(frozen=True)
+class Captured:
+    """The calls of one launcher, all given the same kinds of arguments."""
+
+    path: Path  # of the launcher
+    text: str  # of that file
+    calls: tuple[Call, ...]
+    backward: Call | None  # of the same autograd Function, if it was seen
+    checks: tuple[tuple[Check, str], ...]  # the program's comparisons, with the text of their file
+
+    @property
+    def name(self) -> str:
+        return self.calls[0].owner or self.calls[0].function
+
+    @cached_property
+    def function(self) -> ast.FunctionDef | None:
+        """The launcher's definition."""
+        line, last = self.calls[0].line, self.calls[0].function.rpartition(".")[2]
+        found = (n for n in ast.walk(parsing.module(self.text)) if isinstance(n, ast.FunctionDef) and n.name == last)
+        return next((f for f in found if line in (f.lineno, *(d.lineno for d in f.decorator_list))), None)
+
+    @cached_property
+    def needed(self) -> list[Block]:
+        """The blocks of the file that the launcher needs, in order."""
+        parts = blocks(self.text)
+        root = next(i for i, b in enumerate(parts) if self.name in b.names)
+        return [parts[i] for i in sorted(used_by(parts, {root}))]
+
+    @cached_property
+    def changed(self) -> list[str]:
+        """Arguments of forward and backward that a kernel writes into."""
+        module = cst.parse_module(self.text)
+        by_name = cst_util.functions(module)
+        calls = [self.calls[0], *([self.backward] if self.backward else [])]
+        stored = {
+            t.storage
+            for launch in (launch for c in calls for launch in c.launches)
+            if launch["kernel"] in by_name
+            for n in written(module, by_name[launch["kernel"]])
+            for t in tensors(launch["args"].get(n))
+        }
+        given = (pair for c in calls for pair in c.given.items())
+        return [n for n, v in given if any(t.storage in stored for t in tensors(v))]
+
+    @cached_property
+    def arguments(self) -> list[str]:
+        """Arguments that were not left at their defaults."""
+        usual = _defaults(self.function) if self.function else {}
+        given = self.calls[0].given
+        same = {
+            n
+            for n, v in usual.items()
+            if n in given and all("plain" in c.given[n] and c.given[n]["plain"] == v for c in self.calls)
+        }
+        return [n for n in given if n not in same]
+
+    @property
+    def gradients(self) -> list[str]:
+        return list(self.backward.given) if self.backward else []
+
+    @property
+    def outputs(self) -> list[Tensor]:
+        """What kernel() returns, in order."""
+        call, result = self.calls[0], tensors(self.calls[0].result)
+        if call.context is not None:
+            return result + (tensors(self.backward.result) if self.backward else [])
+        returned = {t.storage for t in result}
+        inside = (t for n in self.changed for t in tensors(call.given[n]))
+        return [*result, *(t for t in inside if t.storage not in returned)]
+
+
+def groups(
+    path: Path, text: str, calls: Sequence[Call], checks: Sequence[tuple[Check, str]], launcher: str | None
+) -> list[Captured]:
+    """Return what a target is made from, for each launcher or the one that is named. Raises UsageFault for another."""
+    by_name: dict[str, list[Call]] = {}
+    for call in calls:
+        if not call.function.endswith(".backward"):
+            by_name.setdefault(call.owner or call.function, []).append(call)
+    if launcher is not None and launcher not in by_name:
+        raise UsageFault(f"the program calls no launcher {launcher}", f"choose one of: {', '.join(by_name)}")
+    backwards = {c.context: c for c in calls if c.function.endswith(".backward")}
+    return [
+        Captured(path, text, _alike(listed), backwards.get(listed[0].context), tuple(checks))
+        for name, listed in by_name.items()
+        if launcher in (None, name)
+    ]
+
+
+def _alike(calls: Sequence[Call]) -> tuple[Call, ...]:
+    """Return the calls with arguments like those of the first, largest first; of equal ones only one."""
+
+    def kind(call: Call) -> object:
+        return [(n, [(a, len(t.shape)) for a, t in sizing.leaves(n, v)]) for n, v in call.given.items()]
+
+    def key(call: Call) -> str:
+        return str([[(t.shape, t.dtype) for t in tensors(v)] or v for v in call.given.values()])
+
+    alike = {key(c): c for c in reversed(calls) if kind(c) == kind(calls[0])}
+    by_size = sorted(alike.values(), key=lambda c: -sum(elements(t) for v in c.given.values() for t in tensors(v)))
+    return tuple(by_size[: sizing.MOST])
+
+
+def elements(t: Tensor) -> int:
+    result = 1
+    for size in t.shape:
+        result *= size
+    return result
+
+
+def _defaults(function: ast.FunctionDef) -> dict[str, object]:
+    """Return parameter -> default, for those that are literals."""
+    a = function.args
+    places = [p.arg for p in (*a.posonlyargs, *a.args)]
+    pairs = [
+        *zip(places[len(places) - len(a.defaults) :], a.defaults, strict=True),
+        *((k.arg, d) for k, d in zip(a.kwonlyargs, a.kw_defaults, strict=True) if d),
+    ]
+    return {n: d.value for n, d in pairs if isinstance(d, ast.Constant)}

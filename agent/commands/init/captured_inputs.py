@@ -1,0 +1,142 @@
+"""Writes inputs() and the cases of a target from captured calls, and guesses flops() and bytes_moved() from shapes.
+
+Relies on `cases.py` for the names of sizes. Values of tensors are normal numbers, and whole ones in the range that the
+program drew them from, where that was seen.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pgo_agent.agent.commands.init import cases as sizing
+from pgo_agent.agent.commands.init import render
+from pgo_agent.agent.commands.init.captured_calls import Captured, elements
+from pgo_agent.agent.commands.init.references import LARGE
+from pgo_agent.agent.commands.init.seen import Tensor, tensor, tensors
+
+ATTENTION_RANK = 4
+
+
+class Inputs:
+    """Writes the inputs of captured calls, and their cases."""
+
+    def __init__(self, captured: Captured, known: sizing.Sizes) -> None:
+        self.captured, self.known = captured, known
+        self.given = {n: [c.given[n] for c in captured.calls] for n in captured.arguments}
+        if captured.backward:
+            self.given |= {n: [v] * len(captured.calls) for n, v in captured.backward.given.items()}
+        self.tensors = [t for values in self.given.values() for v in values for t in tensors(v)]
+        per_call = [
+            {t.dtype for vs in self.given.values() for t in tensors(vs[i]) if not t.whole}
+            for i in range(len(captured.calls))
+        ]
+        self.dtype = [next(iter(d)) for d in per_call] if all(len(d) == 1 for d in per_call) else None
+        self.plain = [
+            n for n, vs in self.given.items() if len({str(v) for v in vs}) > 1 and all("plain" in v for v in vs)
+        ]
+
+    def lines(self) -> Iterator[tuple[str, str]]:
+        for name, values in self.given.items():
+            text, mark = self._text(name, values[0])
+            yield name, f"{text},{mark}"
+
+    def _text(self, name: str, value: dict[str, Any]) -> tuple[str, str]:
+        t = tensor(value)
+        if t is not None:
+            return self._tensor(name, t)
+        if "list" in value:
+            parts = [self._text(f"{name}.{i}", v) for i, v in enumerate(value["list"])]
+            inner, mark = ", ".join(p for p, _ in parts), next((m for _, m in parts if m), "")
+            return (f"({inner}{',' if len(parts) == 1 else ''})" if value["tuple"] else f"[{inner}]"), mark
+        if name in self.plain:
+            return f'case["{name}"]', ""
+        if "plain" in value:
+            return _literal(value["plain"]), ""
+        if "dtype_" in value:
+            return f"torch.{value['dtype_']}", ""
+        return "None", f"  {render.TO_WRITE}: it was of type {value.get('other')}"
+
+    def _tensor(self, name: str, t: Tensor) -> tuple[str, str]:
+        shape = self._shape(name, t)
+        dtype = "dtype" if self.dtype is not None and not t.whole else f"torch.{t.dtype}"
+        order = sorted(range(len(t.shape)), key=lambda i: -t.stride[i])
+        moved = (
+            not t.contiguous
+            and Tensor(0, tuple(t.shape[i] for i in order), tuple(t.stride[i] for i in order), "", False).contiguous
+        )
+        listed = [shape[i] for i in order] if moved else shape
+        size = f"({', '.join(listed)}{',' if len(listed) == 1 else ''})"
+        back = f".permute({', '.join(str(order.index(i)) for i in range(len(order)))})" if moved else ""
+        mark = "" if t.contiguous or moved else f"  {render.GUESSED}: its strides were {t.stride} for {t.shape}"
+        if not t.whole:
+            return f"normal({size}, {dtype}){back}", mark
+        known = t.low is not None and t.high is not None
+        mark = mark if known else f"  {render.GUESSED}: which numbers are valid"
+        low, high = (t.low, t.high) if known else (0, 2)
+        of_case = next((f'case["{n}"]' for n, s in self.known.by_call[0].items() if s == high and s >= LARGE), high)
+        return f"integers({low}, {of_case}, {size}, {dtype}){back}", mark
+
+    def _shape(self, name: str, t: Tensor) -> list[str]:
+        if (name, 0) in self.known.names or name.partition(".")[0] in self.captured.calls[0].given:
+            return self.known.shape(name, t)
+        by_size = {s: n for n, s in self.known.by_call[0].items()}  # of a gradient: sizes of the inputs
+        return [f'case["{by_size[s]}"]' if s in by_size else str(s) for s in t.shape]
+
+    def case(self, i: int) -> str:
+        return self._dict(self.known.by_call[i], i)
+
+    def with_sizes(self, sizes: Mapping[str, int]) -> str:
+        return self._dict(sizes, 0)
+
+    def _dict(self, sizes: Mapping[str, int], i: int) -> str:
+        pairs = [
+            *((n, str(s)) for n, s in sizes.items()),
+            *((n, _literal(self.given[n][i]["plain"])) for n in self.plain),
+        ]
+        pairs += [("dtype", f'"{self.dtype[i]}"')] if self.dtype is not None else []
+        return f"dict({', '.join(f'{n}={v}' for n, v in pairs)})"
+
+    def label(self, i: int) -> str:
+        """Return a name for a case: its sizes, and what else tells it from the others."""
+        text = "-".join(str(s) for s in self.known.by_call[i].values()) or "only"
+        others = [self.known.by_call[j] for j in range(len(self.captured.calls)) if j != i]
+        return f"{text}-{i}" if self.known.by_call[i] in others else text
+
+
+def _literal(value: object) -> str:
+    text = repr(value)
+    return f'float("{text}")' if isinstance(value, float) and text.lstrip("-") in ("inf", "nan") else text
+
+
+def moved(captured: Captured, known: sizing.Sizes, dtype: str) -> list[str]:
+    """Return the bytes of each tensor that is read or written, as expressions of a case."""
+    by_size = {s: n for n, s in known.by_call[0].items()}
+
+    def term(t: Tensor, shape: Sequence[str]) -> str:
+        of_case = 'getattr(torch, case["dtype"])' if t.dtype == dtype else f"torch.{t.dtype}"
+        return " * ".join([*shape, f"{of_case}.itemsize"])
+
+    given = [(n, t) for a in captured.arguments for n, t in sizing.leaves(a, captured.calls[0].given[a])]
+    result = [term(t, known.shape(n, t)) for n, t in given]
+    others = list(captured.outputs) + [
+        t for v in (captured.backward.given.values() if captured.backward else ()) for t in tensors(v)
+    ]
+    return result + [term(t, [f'case["{by_size[s]}"]' if s in by_size else str(s) for s in t.shape]) for t in others]
+
+
+def flops(captured: Captured, known: sizing.Sizes) -> str:
+    """Return the arithmetic as an expression: of a product or attention by its shapes; else one for each element."""
+    floats = [
+        (n, t) for a in captured.arguments for n, t in sizing.leaves(a, captured.calls[0].given[a]) if not t.whole
+    ]
+    if not floats:
+        return "1"
+    if "tl.dot" not in "".join(b.text for b in captured.needed):
+        return " * ".join(known.shape(*max(floats, key=lambda f: elements(f[1]))))
+    (first, a), *others = floats
+    if others and len(a.shape) == 2 and len(others[0][1].shape) == 2 and a.shape[1] == others[0][1].shape[0]:
+        (m, k), (_, n) = known.shape(first, a), known.shape(*others[0])
+        return f"2 * {m} * {n} * {k}"
+    if len(a.shape) == ATTENTION_RANK and len(others) > 1 and len(others[0][1].shape) == ATTENTION_RANK:
+        b, h, s, d = known.shape(first, a)
+        return f"4 * {b} * {h} * {s} * {known.shape(*others[0])[2]} * {d}"
+    return ""

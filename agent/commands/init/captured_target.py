@@ -1,0 +1,171 @@
+"""Writes a target from captured calls of a launcher: kernel() and reference(), and the rest by `captured_inputs.py`.
+
+Relies on `references.py` for the reference. A method of an autograd Function is called with a stand-in context, forward
+and, where it was seen, backward: what forward saves is then checked by the gradients.
+"""
+
+from collections.abc import Mapping
+from importlib import resources
+from typing import Any
+
+from pgo_agent.agent.commands.init import cases as sizing
+from pgo_agent.agent.commands.init import references, render
+from pgo_agent.agent.commands.init.captured_calls import Captured
+from pgo_agent.agent.commands.init.captured_inputs import Inputs, flops, moved
+from pgo_agent.agent.commands.init.references import Expected
+from pgo_agent.agent.commands.init.seen import tensor, tensors
+from pgo_agent.agent.kernel_part import blocks
+from pgo_agent.sandbox.errors import UsageFault
+from pgo_agent.sandbox.target import CONTRACT
+
+RAGGED = (3, 8, 16, 32)  # by how much guessed sizes differ from even ones: the least that the launcher takes
+
+
+def write(captured: Captured, less: int = RAGGED[0]) -> str:
+    """Return the text of the target; `less`: by how much guessed sizes are no power of two.
+
+    Raises UsageFault when the kernel needs names that a target defines.
+    """
+    import jinja2
+
+    taken = CONTRACT | ({"kernel"} if captured.name != "kernel" else set())
+    clashes = sorted(taken & {n for b in captured.needed for n in b.names})
+    if clashes:
+        hint = "rename them in a copy, and give that"
+        raise UsageFault(f"{captured.path} has names of its own for what a target defines: {', '.join(clashes)}", hint)
+    environment = jinja2.Environment(
+        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+    )
+    template = resources.files("pgo_agent.agent.commands.init").joinpath("captured.py.j2").read_text(encoding="utf-8")
+    return environment.from_string(template).render(**_values(captured, less))
+
+
+def _values(captured: Captured, less: int) -> dict[str, Any]:
+    known = sizing.sizes(captured.calls, captured.function)
+    writer = Inputs(captured, known)
+    lines, module, bounds = _reference(captured)
+    count = len(captured.calls)
+    bytes_moved = moved(captured, known, writer.dtype[0] if writer.dtype else "")
+    return {
+        "path": captured.path.name,
+        "launcher": captured.name,
+        "calls": f"{count} calls" if count > 1 else "one call",
+        "part": "".join(render.absolute(captured.path, b.text) if b.imports else b.text for b in captured.needed).strip(
+            "\n"
+        ),
+        "torch": any("torch" in b.names for b in captured.needed),
+        "function": captured.calls[0].context is not None,
+        "wrapped": captured.name != "kernel",
+        "arguments": captured.arguments,
+        "gradients": captured.gradients,
+        "body": _body(captured),
+        "reference": lines,
+        "reference_module": module,
+        "bounds": ", ".join(f"{n}={b:g}" for n, b in bounds.items()),
+        "dtype": writer.dtype is not None,
+        "integers": any(t.whole for t in writer.tensors),
+        "inputs": list(writer.lines()),
+        "cases": [(writer.label(i), writer.case(i)) for i in range(count)],
+        "small": [
+            (n, writer.with_sizes(sizing.smaller(known, captured.calls, m))) for n, m in (("even", 0), ("ragged", less))
+        ],
+        "held_out": writer.with_sizes(sizing.held_out(known, captured.calls, less)),
+        "flops": flops(captured, known),
+        "moved": bytes_moved,
+        "guessed": render.GUESSED,
+        "to_write": render.TO_WRITE,
+    }
+
+
+# kernel() -------------------------------------------------------------------------------------------------------------
+
+
+def _body(captured: Captured) -> list[str]:
+    call, lines = captured.calls[0], [f"{n} = {n}.clone()" for n in captured.changed]
+    if call.context is None:
+        return lines + _plain_body(captured)
+    lines += ["ctx = Context()", f"out = {captured.name}.forward(ctx, {_passed(captured)})"]
+    several = "list" in call.result
+    results = ["*(t for t in out if isinstance(t, torch.Tensor))" if several else "out"]
+    if captured.backward:
+        lines += [f"gradients = {captured.name}.backward(ctx, {', '.join(captured.gradients)})"]
+        one = tensor(captured.backward.result) is not None
+        results.append("gradients" if one else "*(g for g in gradients if g is not None)")
+    return [*lines, f"return {', '.join(results)}{',' if len(results) == 1 and several else ''}"]
+
+
+def _plain_body(captured: Captured) -> list[str]:
+    call, text = captured.calls[0], f"{captured.name}({_passed(captured)})"
+    results = tensors(call.result)
+    returned = {t.storage for t in results}
+    beside = [n for n in captured.changed if not any(t.storage in returned for t in tensors(call.given[n]))]
+    if not results:
+        return [text, f"return {', '.join(beside) or 'None  ' + render.TO_WRITE + ': what the launch writes'}"]
+    listed = call.result.get("list", ())
+    if not beside and len(listed) in (0, len(results)):
+        return [f"return {text}"]
+    kept = "*(t for t in results if isinstance(t, torch.Tensor))" if listed else "results"
+    return [f"results = {text}", f"return {', '.join([kept, *beside])}{'' if beside else ','}"]
+
+
+def _passed(captured: Captured) -> str:
+    """Return the arguments of the call: by position until one is left out, and by name from there on."""
+    only = {k.arg for k in captured.function.args.kwonlyargs} if captured.function else set[str]()
+    parts, skipped = [], False
+    for n in captured.calls[0].given:
+        if n not in captured.arguments:
+            skipped = True
+        else:
+            parts.append(f"{n}={n}" if skipped or n in only else n)
+    return ", ".join(parts)
+
+
+# reference() ----------------------------------------------------------------------------------------------------------
+
+
+def _reference(captured: Captured) -> tuple[list[str], str, Mapping[str, float]]:
+    """Return the lines of reference(), what it needs beside it, and the tolerance of the program's own check."""
+    call = captured.calls[0]
+    forward = [t.storage for t in tensors(call.result)] or [
+        t.storage for n in captured.changed for t in tensors(call.given[n])
+    ]
+    found: dict[int, Expected] = {}
+    for check, text in captured.checks:
+        for one in captured.calls:
+            written_ = [t.storage for t in tensors(one.result)] or forward
+            matched = [
+                i for i, s in enumerate(written_) if any((t := tensor(side)) and t.storage == s for side in check.sides)
+            ]
+            if matched and (e := references.expected(check, one, written_, text)):
+                found.setdefault(matched[0], e)
+    if set(found) != set(range(len(forward))):
+        return [f'raise NotImplementedError("the result, in plain PyTorch")  {render.TO_WRITE}'], "", {}
+    parts = [found[i] for i in sorted(found)]
+    lines = list(dict.fromkeys(line for e in parts for part in e.body for line in part.split("\n")))
+    value = ", ".join(e.value for e in parts)
+    module = "\n\n\n".join(dict.fromkeys(e.module.strip("\n") for e in parts if e.module.strip()))
+    if captured.backward is None:
+        return [*lines, f"return {value}"], _without(module, captured), parts[0].bounds
+    with_grad = [
+        n
+        for n, v in zip(call.given, captured.backward.result.get("list", [captured.backward.result]), strict=False)
+        if tensor(v)
+    ]
+    names = ", ".join(with_grad)
+    comma = "," if len(with_grad) == 1 else ""
+    inner = [f"{names}{comma} = (t.detach().requires_grad_() for t in ({names}{comma}))", *lines, f"out = {value}"]
+    grads = ", ".join(captured.gradients)
+    outs = "*out" if len(parts) > 1 else "out"
+    given = f"({grads},)" if len(captured.gradients) == 1 else f"({grads})"
+    last = f"return {outs}, *torch.autograd.grad(out, ({names}{comma}), {given})"
+    return (
+        ["with torch.enable_grad():", *(f"    {line}" for line in [*inner, last])],
+        _without(module, captured),
+        parts[0].bounds,
+    )
+
+
+def _without(module: str, captured: Captured) -> str:
+    """Return what the reference needs of the test's module, but for what the kernel part has already."""
+    names = {n for b in captured.needed for n in b.names}
+    return "".join(b.text for b in blocks(module) if not b.names or b.names - names).strip("\n") if module else ""

@@ -1,0 +1,116 @@
+"""Names the sizes of captured calls, and makes cases of them: each call a case, smaller ones and held-out ones guessed.
+
+Two axes share a name where their sizes agree in every call, unless the launcher's own text tells them apart.
+"""
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from pgo_agent.agent.commands.init.seen import Call, Tensor, tensor
+
+LETTERS = ("M", "N", "K", "L", "P", "Q", "R", "S", "T", "U", "V", "W")
+MOST = 8  # calls that become cases
+SMALL_LAST, SMALL_OTHERS = 64, (2, 2, 16, 64)  # sizes of small cases at most: last axis, and those before it
+Axis = tuple[str, int]  # argument ("a.0" for one in a list) and axis
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes by name, for each call, and the name or number of each axis."""
+
+    names: Mapping[Axis, str]
+    by_call: tuple[dict[str, int], ...]
+
+    def shape(self, argument: str, t: Tensor) -> list[str]:
+        """Return the shape of an argument as expressions of a case."""
+        return [f'case["{n}"]' if (n := self.names.get((argument, i))) else str(s) for i, s in enumerate(t.shape)]
+
+
+def leaves(name: str, value: object) -> Iterator[tuple[str, Tensor]]:
+    """Yield the tensors in an argument with their names."""
+    t = tensor(value)
+    if t is not None:
+        yield name, t
+    elif isinstance(value, dict):
+        for i, v in enumerate(value.get("list", ())):
+            yield from leaves(f"{name}.{i}", v)
+
+
+def sizes(calls: Sequence[Call], function: ast.FunctionDef | None) -> Sizes:
+    """Return the sizes of calls that were given tensors of the same ranks."""
+    listed = [[leaf for n, v in c.given.items() for leaf in leaves(n, v)] for c in calls]
+    vectors: dict[Axis, tuple[int, ...]] = {}
+    for parts in zip(*listed, strict=True):
+        for axis in range(len(parts[0][1].shape)):
+            vectors[parts[0][0], axis] = tuple(t.shape[axis] for _, t in parts)
+    texts = _texts(function) if function else {}
+    names, by_name = dict[Axis, str](), dict[str, tuple[int, ...]]()
+    for place, vector in vectors.items():
+        own = texts.get(place)
+        if own and by_name.setdefault(own, vector) == vector:
+            names[place] = own
+    free = iter(n for n in (*LETTERS, *(f"D{i}" for i in range(64))) if n not in by_name)
+    for place, vector in vectors.items():
+        if place in names or set(vector) == {1}:
+            continue
+        same = next((n for n, v in by_name.items() if v == vector), None)
+        names[place] = same or next(free)
+        by_name[names[place]] = vector
+    return Sizes(names, tuple({n: v[i] for n, v in by_name.items()} for i in range(len(calls))))
+
+
+def _texts(function: ast.FunctionDef) -> dict[Axis, str]:
+    """Return the names that a launcher unpacks shapes into: `M, K = a.shape`, `n = x.shape[0]`."""
+    found = dict[Axis, str]()
+    for node in (n for n in ast.walk(function) if isinstance(n, ast.Assign) and len(n.targets) == 1):
+        target, value = node.targets[0], node.value
+        text = ast.unparse(value)
+        owner = text.partition(".")[0]
+        if isinstance(target, ast.Tuple) and text in (f"{owner}.shape", f"{owner}.size()"):
+            for i, e in enumerate(target.elts):
+                if isinstance(e, ast.Name) and e.id != "_":
+                    found[owner, i] = e.id
+        elif (
+            (
+                isinstance(target, ast.Name)
+                and isinstance(value, ast.Subscript)
+                and ast.unparse(value.value) == f"{owner}.shape"
+            )
+            and isinstance(value.slice, ast.Constant)
+            and isinstance(value.slice.value, int)
+            and value.slice.value >= 0
+        ):
+            found[owner, value.slice.value] = target.id
+    return found
+
+
+def smaller(known: Sizes, calls: Sequence[Call], less: int) -> dict[str, int]:
+    """Return sizes for Triton's interpreter, each by `less` smaller, but for small ones and head dimensions."""
+    first, result, last = known.by_call[0], dict[str, int](), set[str]()
+    for name, t in (leaf for n, v in calls[0].given.items() for leaf in leaves(n, v)):
+        for i in range(len(t.shape)):
+            axis, back = known.names.get((name, i)), len(t.shape) - 1 - i
+            if axis is None:
+                continue
+            cap = (
+                1024
+                if len(t.shape) == 1 and axis not in result
+                else SMALL_LAST
+                if back == 0
+                else SMALL_OTHERS[-min(back, 4)]
+            )
+            result[axis] = min(result.get(axis, first[axis]), first[axis], cap)
+            last |= {axis} if back == 0 and len(t.shape) > 2 else set()
+    return {n: s - less if s > max(8, less) and n not in last else s for n, s in result.items()}
+
+
+def held_out(known: Sizes, calls: Sequence[Call], less: int) -> dict[str, int]:
+    """Return sizes that no call had, of which `less` is missing to three quarters; small and head dimensions stay."""
+    last = {
+        known.names.get((name, len(t.shape) - 1))
+        for n, v in calls[0].given.items()
+        for name, t in leaves(n, v)
+        if len(t.shape) > 2
+    }
+    return {n: s if n in last or s <= 4 * less else s - s // 4 - less for n, s in known.by_call[0].items()}

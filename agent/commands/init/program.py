@@ -1,0 +1,114 @@
+"""Runs what a user already has that calls a kernel (a test, a benchmark, a line) in the box, and reads what was seen.
+
+The program runs on fake CUDA tensors: no GPU is needed, and nothing is computed. The user's repository is copied into
+the box. Relies on `sandbox/tracer/user_program.py`, which runs inside; its answer is untrusted and read by `seen.py`.
+"""
+
+import json
+import shlex
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pgo_agent.agent.commands.init.seen import Seen
+from pgo_agent.sandbox import json_codec
+from pgo_agent.sandbox.bundle import validate
+from pgo_agent.sandbox.errors import BadBundle, UsageFault
+from pgo_agent.sandbox.isolation.box import Box
+
+SECONDS = 300.0
+MOST_FILES, MOST_BYTES = 3000, 64 << 20
+_ROOT = (".git", "pyproject.toml", "setup.py", "setup.cfg")
+_SKIPPED = frozenset({"node_modules", "build", "dist", "site-packages", "__pycache__"})
+HINT = "for example: pgo-agent init FILE -- python test.py, -- pytest test.py::test_it, or --call 'f(torch.ones(8))'"
+
+
+@dataclass(frozen=True)
+class Program:
+    """What to run: a `script`, a `module`, `pytest`, or statements (`call`), with its arguments."""
+
+    kind: str
+    args: tuple[str, ...]
+
+
+def of_command(words: Sequence[str]) -> Program:
+    """Return the program of a command line. Raises UsageFault for what is no Python program."""
+    first, rest = Path(words[0]).name, list(words[1:])
+    if first in ("pytest", "py.test"):
+        return Program("pytest", tuple(rest))
+    if first.startswith("python") and rest[:1] == ["-m"] and rest[1:2] == ["pytest"]:
+        return Program("pytest", tuple(rest[2:]))
+    if first.startswith("python") and rest[:1] == ["-m"] and len(rest) > 1:
+        return Program("module", tuple(rest[1:]))
+    if first.startswith("python") and rest and not rest[0].startswith("-"):
+        return Program("script", tuple(rest))
+    raise UsageFault(f"this is run by no Python: {shlex.join(words)}", HINT)
+
+
+def watch(box: Box, device: str, program: Program, file: Path) -> tuple[Seen, Path]:
+    """Run the program; return what it did with the kernels of `file`, and the folder that was copied into the box.
+
+    Raises UsageFault when it launches none of them, with what ended it.
+    """
+    here, installed = Path.cwd().resolve(), "site-packages" in file.parts
+    root = repository(here / "_") if installed else repository(file)
+    base = root if here.is_relative_to(root) else here if root.is_relative_to(here) else root
+    with tempfile.TemporaryDirectory(prefix="pgo-init-") as name:
+        folder = Path(name)
+        (folder / "out").mkdir()
+        _copy(base, folder / "repo")
+        inside = f"repo/{file.resolve().relative_to(base)}" if not installed else str(file.resolve())
+        cwd = f"repo/{here.relative_to(base)}" if here.is_relative_to(base) else "repo"
+        (folder / cwd).mkdir(parents=True, exist_ok=True)
+        request = {"device": device, "watched": [inside], "cwd": cwd, "program": program.kind, "args": program.args}
+        (folder / "request.json").write_text(json.dumps(request))
+        ran = box.run("pgo_agent.sandbox.tracer.user_program", folder, SECONDS)
+        try:
+            seen = json_codec.from_json(Seen, validate.answer(folder / "out" / "result.json"))
+        except (BadBundle, OSError, ValueError, TypeError, KeyError) as e:
+            why = f"it ran for over {SECONDS:.0f} s" if ran.timed_out else ran.output.strip()[-1500:] or str(e)
+            raise UsageFault(f"the program left no answer: {why}", HINT) from None
+    if not seen.calls:
+        ended = f"; it ended with {seen.error}" if seen.error else ""
+        said = f"\n{ran.output.strip()[-1500:]}" if seen.error else ""
+        noted = "".join(f"; {note}" for note in seen.notes)
+        raise UsageFault(
+            f"the program called no function of {file.name} that launches kernels{ended}{noted}{said}", HINT
+        )
+    return seen, base
+
+
+def outside(file: str, base: Path) -> Path | None:
+    """Return the file here that a file in the box was copied from; None if there is none."""
+    path = base / file.partition("/repo/")[2] if "/repo/" in file else Path(file)
+    return path if path.is_file() else None
+
+
+def repository(file: Path) -> Path:
+    """Return the folder of the repository that a file is part of; its own folder if it is of none."""
+    folders = [p for p in file.resolve().parents if any((p / mark).exists() for mark in _ROOT)]
+    return folders[0] if folders else file.resolve().parent
+
+
+def _copy(root: Path, to: Path) -> None:
+    """Copy the Python files of a folder. Raises UsageFault where there are too many of them."""
+    to.mkdir()
+    size = 0
+    for n, path in enumerate(_python(root)):
+        size += path.stat().st_size
+        if n >= MOST_FILES or size > MOST_BYTES:
+            raise UsageFault(f"{root} holds over {MOST_FILES} Python files, or {MOST_BYTES >> 20} MiB of them", HINT)
+        there = to / path.relative_to(root)
+        there.parent.mkdir(parents=True, exist_ok=True)
+        there.write_bytes(path.read_bytes())
+
+
+def _python(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith((".", "pgo-init-")) or path.name in _SKIPPED or path.is_symlink():
+            continue
+        if path.is_dir() and not (path / "pyvenv.cfg").exists():
+            yield from _python(path)
+        elif path.suffix == ".py":
+            yield path

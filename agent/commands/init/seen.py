@@ -1,0 +1,96 @@
+"""What was seen of a program that calls kernels, as `sandbox/tracer/user_calls.py` writes it: plain data."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+FUNCTION = ("forward", "backward")  # methods of an autograd Function
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor argument or result. `recipe`: how whole numbers in it were drawn, if that was seen."""
+
+    storage: int
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: str
+    grad: bool
+    low: int | None = None
+    high: int | None = None
+
+    @property
+    def contiguous(self) -> bool:
+        expected = 1
+        for size, stride in zip(reversed(self.shape), reversed(self.stride), strict=True):
+            if size != 1 and stride != expected:
+                return False
+            expected *= size
+        return True
+
+    @property
+    def whole(self) -> bool:
+        return "int" in self.dtype or self.dtype == "bool"
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a launcher. Values are of JSON: `tensor` reads those that are tensors."""
+
+    file: str
+    function: str
+    line: int
+    args: dict[str, Any]
+    result: dict[str, Any]
+    context: int | None
+    saved: tuple[Any, ...] | None
+    launches: tuple[dict[str, Any], ...]
+
+    @property
+    def owner(self) -> str:
+        """The autograd Function whose method it is; empty for a plain function."""
+        return self.function.rpartition(".")[0]
+
+    @property
+    def given(self) -> dict[str, Any]:
+        return {n: v for n, v in self.args.items() if n != "ctx"}
+
+
+@dataclass(frozen=True)
+class Check:
+    """A comparison in the user's program."""
+
+    check: str
+    file: str
+    function: str
+    line: int
+    sides: tuple[Any, ...]
+    bounds: dict[str, float]
+    names: dict[str, Any]
+    calls: int  # calls of launchers until then
+
+
+@dataclass(frozen=True)
+class Seen:
+    calls: tuple[Call, ...]
+    checks: tuple[Check, ...]
+    notes: tuple[str, ...]
+    error: str = field(default="")
+
+
+def tensor(value: Any) -> Tensor | None:
+    """Return a value as a tensor; None if it is none."""
+    if not isinstance(value, dict) or "storage" not in value:
+        return None
+    recipe = value.get("recipe") or {}
+    shape, stride = (tuple(int(n) for n in value[k]) for k in ("shape", "stride"))
+    bounds = (recipe.get("low"), recipe.get("high"))
+    return Tensor(int(value["storage"]), shape, stride, str(value["dtype"]), bool(value["grad"]), *bounds)
+
+
+def tensors(value: Any) -> list[Tensor]:
+    """Return the tensors in a value, those in lists too."""
+    one = tensor(value)
+    if one is not None:
+        return [one]
+    listed = value.get("list", []) if isinstance(value, dict) else []
+    return [t for v in listed for t in tensors(v)]

@@ -1,0 +1,256 @@
+"""Watches a user's program on fake CUDA tensors: which functions launch Triton kernels, with what, and what is checked.
+
+A function is seen through Python's profile hook when it begins and ends, so its arguments are those that it was called
+with. Of the frames that a launch stands in, the outermost function of the watched file that was given a tensor is the
+launcher. Relies on `fake_gpu.py` for the stand-in GPU; computes nothing, so values of tensors are not known.
+"""
+
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+import triton.testing
+from pgo_agent.sandbox.tracer import custom_ops
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+MOST_CALLS, MOST_CHECKS = 256, 64
+FUNCTION_METHODS = ("forward", "backward")
+_STAND_INS: dict[type, Any] = {bool: True, int: 1, float: 0.0}  # for values of tensors, which nobody knows
+_NOT_THEIRS = ("site-packages", "dist-packages", "/lib/python3")  # in the paths of files that are not the user's
+_KEEPS = ("_to_copy", "clone", "view", "_unsafe_view", "reshape", "permute", "transpose", "t", "detach", "contiguous")
+
+
+class Call:
+    """One call of a function of the watched file."""
+
+    def __init__(self, frame: FrameType, args: dict[str, Any]) -> None:
+        code = frame.f_code
+        self.file, self.name, self.line, self.args = code.co_filename, code.co_qualname, code.co_firstlineno, args
+        self.launches: list[dict[str, Any]] = []
+        self.result: Any = None
+        self.context = args.get("ctx")  # of an autograd Function
+        self.saved: list[Any] | None = None  # tensors that its forward saved, or its backward got
+
+    @property
+    def callable(self) -> bool:
+        """Whether a target can call it: a function of its module, or a method of an autograd Function."""
+        owner, _, method = self.name.rpartition(".")
+        plain = not owner and "<" not in self.name
+        return plain or ("ctx" in self.args and method in FUNCTION_METHODS and "<" not in self.name)
+
+    @property
+    def given_tensors(self) -> bool:
+        return any(isinstance(x, torch.Tensor) for x in tree_leaves(self.args))
+
+
+class Watch(TorchDispatchMode):
+    """Enter it around the program; `calls`, `checks` and `notes` hold what was seen."""
+
+    def __init__(self, watched: Callable[[str], bool]) -> None:
+        super().__init__()
+        self.watched = watched  # whether functions of a file are watched
+        self.calls: list[Call] = []
+        self.checks: list[dict[str, Any]] = []
+        self.notes: dict[str, None] = {}
+        self._open: dict[FrameType, Call] = {}
+        self._storages: dict[int, int] = {}
+        self._recipes: dict[int, dict[str, Any]] = {}  # how the values of a storage were drawn
+        self._keep: list[Any] = []
+
+    # functions --------------------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> "Watch":
+        sys.setprofile(self._profile)
+        threading.setprofile(self._profile)
+        super().__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        sys.setprofile(None)
+        threading.setprofile(None)
+        super().__exit__(*error)
+
+    def _profile(self, frame: FrameType, event: str, value: Any) -> None:
+        if event == "call" and self.watched(frame.f_code.co_filename):
+            self._open[frame] = Call(frame, _arguments(frame))
+        elif event == "return" and (call := self._open.pop(frame, None)) and call.launches:
+            call.result = value
+            if call.context is not None:
+                forward = call.name.endswith("forward")
+                call.saved = list(getattr(call.context, "to_save" if forward else "saved_tensors", None) or ())
+
+    def launched(self, kernel: Any, grid: tuple[int, int, int], arguments: dict[str, Any]) -> None:
+        """Note a launch in the call of its launcher."""
+        frame: FrameType | None = sys._getframe()
+        found: Call | None = None
+        inner = "no function of the file"
+        while frame is not None:
+            if self.watched(frame.f_code.co_filename):
+                call = self._open.get(frame) or Call(frame, _arguments(frame))
+                inner = call.name if inner.startswith("no ") else inner
+                found = call if call.callable and call.given_tensors else found
+            frame = frame.f_back
+        if found is None:
+            self.note(f"{inner} launches {kernel.__name__}, and no function that is given tensors does")
+            return
+        if not found.launches and len(self.calls) < MOST_CALLS:
+            self.calls.append(found)
+        found.launches.append({"kernel": kernel.__name__, "file": _file(kernel), "grid": grid, "args": arguments})
+
+    def note(self, text: str) -> None:
+        self.notes.setdefault(text)
+
+    # torch ops --------------------------------------------------------------------------------------------------------
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = str(func).removeprefix("aten.").partition(".")[0]
+        if func.namespace not in ("aten", "prims", "prim") and (body := custom_ops.body(func)):
+            with self:
+                return body(*args, **kwargs)
+        if name in ("_local_scalar_dense", "is_nonzero", "equal"):
+            return self._value(args[0], name)
+        out = func(*args, **kwargs)
+        self._drawn(name, args, kwargs, out)
+        return out
+
+    def _value(self, tensor: Any, name: str) -> Any:
+        if getattr(tensor, "constant", None) is not None:
+            return tensor.constant.item()
+        yes = tensor.dtype == torch.bool or name != "_local_scalar_dense"
+        kind: type = bool if yes else float if tensor.dtype.is_floating_point else int
+        self.note(f"the program asked for the value of a tensor{_where()}: {_STAND_INS[kind]} was given")
+        return _STAND_INS[kind]
+
+    def _drawn(self, name: str, args: Any, kwargs: Any, out: Any) -> None:
+        """Remember how whole numbers were drawn, where they only change type or shape afterwards."""
+        if not isinstance(out, torch.Tensor):
+            return
+        if name == "randint":
+            numbers = [a for a in args if type(a) is int]
+            low, high = (numbers[0], numbers[1]) if len(numbers) > 1 else (0, numbers[0])
+            self._recipes[self.storage(out)] = {"low": low, "high": high}
+        elif name in ("zeros", "ones", "arange", "randperm"):
+            self._recipes[self.storage(out)] = {"made": name}
+        elif name in _KEEPS and (recipe := self._recipes.get(self.storage(args[0]))):
+            self._recipes.setdefault(self.storage(out), recipe)
+
+    # checks -----------------------------------------------------------------------------------------------------------
+
+    def install_checks(self) -> None:
+        """Replace the usual comparisons with ones that only remember what they compare."""
+        torch.testing.assert_close = self._check("assert_close", None)
+        torch.allclose = torch.Tensor.allclose = self._check("allclose", True)
+        triton.testing.assert_close = self._check("assert_close", None)
+        triton.testing.do_bench = triton.testing.do_bench_cudagraph = _once
+
+    def _check(self, name: str, answer: Any) -> Callable[..., Any]:
+        def checked(actual: Any, expected: Any, *args: Any, **kwargs: Any) -> Any:
+            frame = sys._getframe(1)
+            if len(self.checks) < MOST_CHECKS:
+                bounds = dict(zip(("rtol", "atol"), args, strict=False)) | kwargs
+                self.checks.append(
+                    {
+                        "check": name,
+                        "file": frame.f_code.co_filename,
+                        "function": frame.f_code.co_name,
+                        "line": frame.f_lineno,
+                        "sides": [self.plain(actual), self.plain(expected)],
+                        "bounds": {n: float(b) for n, b in bounds.items() if isinstance(b, int | float)},
+                        "names": {n: self.plain(v) for n, v in frame.f_locals.items()},
+                        "calls": len(self.calls),
+                    }
+                )
+            return answer
+
+        return checked
+
+    # plain values -----------------------------------------------------------------------------------------------------
+
+    def storage(self, tensor: Any) -> int:
+        key = tensor.untyped_storage()._cdata
+        if key not in self._storages:
+            self._storages[key] = len(self._storages)
+            self._keep.append(tensor.untyped_storage())
+        return self._storages[key]
+
+    def plain(self, value: Any) -> dict[str, Any]:
+        """Return a value in a form that JSON holds: a tensor by its shape, and others as what they are."""
+        if isinstance(value, torch.Tensor):
+            return {
+                "storage": self.storage(value),
+                "shape": list(value.shape),
+                "stride": list(value.stride()),
+                "dtype": str(value.dtype)[6:],
+                "device": value.device.type,
+                "grad": bool(value.requires_grad),
+                "recipe": self._recipes.get(self.storage(value), {}),
+            }
+        if value is None or isinstance(value, bool | int | float | str):
+            return {"plain": value}
+        if isinstance(value, torch.dtype):
+            return {"dtype_": str(value)[6:]}
+        if isinstance(value, list | tuple) and len(value) <= 64:
+            return {"list": [self.plain(v) for v in value], "tuple": isinstance(value, tuple)}
+        return {"other": type(value).__name__}
+
+    def _context(self, context: Any) -> int:
+        """Return a number that a Function's forward and backward share."""
+        return next((i for i, c in enumerate(self.calls) if c.context is context), -1)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "calls": [
+                {
+                    "file": c.file,
+                    "function": c.name,
+                    "line": c.line,
+                    "args": {n: self.plain(v) for n, v in c.args.items()},
+                    "result": self.plain(c.result),
+                    "context": None if c.context is None else self._context(c.context),
+                    "saved": None if c.saved is None else [self.plain(t) for t in c.saved],
+                    "launches": [
+                        launch | {"args": {n: self.plain(v) for n, v in launch["args"].items()}}
+                        for launch in c.launches
+                    ],
+                }
+                for c in self.calls
+            ],
+            "checks": self.checks,
+            "notes": list(self.notes),
+        }
+
+
+def _arguments(frame: FrameType) -> dict[str, Any]:
+    code = frame.f_code
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    return {n: frame.f_locals[n] for n in names if n in frame.f_locals}
+
+
+def _file(kernel: Any) -> str:
+    code = getattr(getattr(kernel, "fn", None), "__code__", None)
+    return str(code.co_filename) if code else ""
+
+
+def _where() -> str:
+    """The line of the user's program that runs now: the innermost one outside of installed packages."""
+    frame: FrameType | None = sys._getframe(2)
+    here = str(Path(__file__).parent)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith(("<", here)) and not any(part in file for part in _NOT_THEIRS):
+            return f" ({Path(file).name}, line {frame.f_lineno})"
+        frame = frame.f_back
+    return ""
+
+
+def _once(fn: Callable[[], Any], *_args: Any, **kwargs: Any) -> Any:
+    """What stands in for a benchmark: the function is called once, and all times are 1 ms."""
+    fn()
+    quantiles = kwargs.get("quantiles")
+    return 1.0 if not quantiles else [1.0] * len(quantiles)

@@ -1,0 +1,113 @@
+"""`python -m pgo_agent.sandbox.tracer.user_program FOLDER`: runs a user's program on fake CUDA tensors, and watches it.
+
+Runs in the box. FOLDER/request.json names the device, the program, the folder to run it in and the file to watch;
+FOLDER/out/result.json gets what `user_calls.py` saw. A program that fails ends the watching, and not what was seen.
+"""
+
+import contextlib
+import importlib
+import json
+import os
+import runpy
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from pgo_agent.sandbox.imports import heavy
+
+
+def main(folder: Path) -> None:
+    request = json.loads((folder / "request.json").read_text())
+    with heavy():
+        import torch  # noqa: F401 (imported here, used below)
+    answer = _watched(folder, request)
+    partial = folder / "out" / "result.json.part"
+    partial.write_text(json.dumps(answer))
+    partial.rename(folder / "out" / "result.json")
+
+
+def _watched(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
+    import torch
+    from pgo_agent.sandbox import devices
+    from pgo_agent.sandbox.tracer import autotune, fake_cuda_api, fake_gpu, stand_in_backward
+    from pgo_agent.sandbox.tracer.capture_ttgir import Capture
+    from pgo_agent.sandbox.tracer.user_calls import Watch
+
+    files = {str(folder / name) if not name.startswith("/") else name for name in request["watched"]}
+    watch = Watch(files.__contains__)
+    refusals, addresses = fake_cuda_api.Refusals(), fake_gpu.Addresses()
+
+    def launched(launcher: Any, grid: tuple[int, int, int], _handle: int, args: tuple[Any, ...]) -> None:
+        watch.launched(launcher.src.fn, grid, dict(zip(launcher.src.signature, args, strict=True)))
+
+    capture = Capture(full=False)
+    fake_gpu.install(devices.find(request["device"]), refusals, addresses, launched, capture.resources)
+    capture.install()
+    autotune.Sites([]).install()
+    watch.install_checks()
+    stand_in_backward.install()
+    for owner, names in (
+        (torch, ["manual_seed"]),
+        (torch.cuda, ["manual_seed", "manual_seed_all", "reset_peak_memory_stats"]),
+    ):
+        for name in names:
+            setattr(owner, name, lambda *a, **k: None)
+    torch.Generator = fake_gpu.AnyGenerator
+    os.chdir(folder / request["cwd"])
+    error = ""
+    try:
+        with fake_gpu.FakeMode(allow_non_fake_inputs=True), watch:
+            _run(request["program"], request["args"], files)
+    except SystemExit as e:
+        error = "" if e.code in (None, 0) else f"the program ended with exit code {e.code}"
+    except BaseException as e:
+        line = [
+            f
+            for f in traceback.extract_tb(e.__traceback__)
+            if f.filename.startswith(str(folder)) or f.filename in files
+        ]
+        where = f"{Path(line[-1].filename).name}, line {line[-1].lineno}: " if line else ""
+        error = f"{where}{type(e).__name__}: {e}"[:2000]
+    return watch.as_json() | {"error": error}
+
+
+def _run(program: str, args: list[str], files: set[str]) -> None:
+    """Run a script, a module, or statements that use what the watched file defines."""
+    sys.path.insert(0, str(Path.cwd()))
+    if program == "call":
+        (text,) = args
+        (file,) = files
+        names = runpy.run_path(file, run_name=Path(file).stem) if not _importable(file) else vars(_imported(file))
+        exec(compile(text, "<call>", "exec"), {**names, "torch": importlib.import_module("torch")})
+    elif program == "pytest":
+        with contextlib.suppress(ImportError):
+            import pytest
+
+            sys.exit(pytest.main(["-p", "no:cacheprovider", "-q", "-x", *args]))
+        raise RuntimeError("pytest is not installed for this interpreter")
+    elif program == "module":
+        sys.argv = args
+        runpy.run_module(args[0], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = args
+        script = Path(args[0]).resolve()
+        sys.path.insert(0, str(script.parent))
+        runpy.run_path(str(script), run_name="__main__")
+
+
+def _importable(file: str) -> bool:
+    return (Path(file).parent / "__init__.py").exists()
+
+
+def _imported(file: str) -> Any:
+    path, names = Path(file), list[str]()
+    folder = path.parent
+    while (folder / "__init__.py").exists():
+        names, folder = [folder.name, *names], folder.parent
+    sys.path.insert(0, str(folder))
+    return importlib.import_module(".".join([*names, path.stem]))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,201 @@
+"""`init FILE -- PROGRAM` and `--call`: a user's own test or line is run in the box, and becomes a target.
+
+The kernels are launched in the ways that files have them: by a custom op, an autograd Function, a method, a script.
+"""
+
+from pathlib import Path
+
+import pytest
+import torch
+from pgo_agent.sandbox import target
+
+from tests.agent.command_line import Done, pgo
+
+HEAD = "import torch\nimport triton\nimport triton.language as tl\n\n\n"
+NORM = """@triton.jit
+def _forward(X, W, Y, R, N, eps, BLOCK: tl.constexpr):
+    row, i = tl.program_id(0), tl.arange(0, BLOCK)
+    x = tl.load(X + row * N + i, i < N, 0.0).to(tl.float32)
+    r = 1 / tl.sqrt(tl.sum(x * x) / N + eps)
+    tl.store(R + row, r)
+    tl.store(Y + row * N + i, x * r * tl.load(W + i, i < N, 0.0), i < N)
+
+
+@triton.jit
+def _backward(DY, X, W, R, DX, N, BLOCK: tl.constexpr):
+    row, i = tl.program_id(0), tl.arange(0, BLOCK)
+    x = tl.load(X + row * N + i, i < N, 0.0).to(tl.float32)
+    m = tl.load(DY + row * N + i, i < N, 0.0).to(tl.float32) * tl.load(W + i, i < N, 0.0)
+    r = tl.load(R + row)
+    tl.store(DX + row * N + i, r * (m - x * r * (tl.sum(m * x * r) / N)), i < N)
+
+
+class Norm(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, w, eps):
+        y, r = torch.empty_like(x), torch.empty(x.shape[0], device=x.device, dtype=torch.float32)
+        _forward[(x.shape[0],)](x, w, y, r, x.shape[1], eps, BLOCK=triton.next_power_of_2(x.shape[1]))
+        ctx.save_for_backward(x, w, r)
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, w, r = ctx.saved_tensors
+        dx = torch.empty_like(x)
+        _backward[(x.shape[0],)](dy, x, w, r, dx, x.shape[1], BLOCK=triton.next_power_of_2(x.shape[1]))
+        return dx, None, None
+
+
+def test_norm():
+    x = torch.randn(512, 300, device="cuda", requires_grad=True)
+    w = torch.randn(300, device="cuda")
+    y = Norm.apply(x, w, 1e-6)
+    torch.testing.assert_close(y, torch.nn.functional.rms_norm(x, (300,), w, 1e-6), rtol=1e-3, atol=1e-3)
+    (y * 2).sum().backward()
+    assert x.grad.abs().max().item() < 100
+"""
+ROWS = """@triton.jit
+def _rows(W, I, O, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    row = tl.load(I + tl.program_id(0))
+    tl.store(O + tl.program_id(0) * n + at, tl.load(W + row * n + at, at < n, 0.0), at < n)
+
+
+class Table:
+    def __init__(self, w):
+        self.w = w
+
+    def __call__(self, i, out):
+        rows(self.w, i, out)
+
+
+def rows(w, i, out):
+    _rows[(i.numel(),)](w, i, out, w.shape[1], BLOCK=triton.next_power_of_2(w.shape[1]))
+"""
+ROWS_TEST = """import pytest
+import torch
+from rows import Table
+
+
+@pytest.mark.parametrize("n", [64, 100])
+def test_rows(n):
+    w = torch.randn(500, n, device="cuda", dtype=torch.float16)
+    i = torch.randint(0, 500, (300,), device="cuda")
+    out = torch.empty(300, n, device="cuda", dtype=torch.float16)
+    Table(w)(i, out)
+    expected = w[i]
+    torch.testing.assert_close(out, expected)
+"""
+SCALE = """@triton.jit
+def _scale(X, Y, n, factor, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(Y + i, tl.load(X + i, i < n) * factor, i < n)
+
+
+@torch.library.triton_op("tests_capture::scale", mutates_args={})
+def scale(x: torch.Tensor, factor: float) -> torch.Tensor:
+    y = torch.empty_like(x)
+    torch.library.wrap_triton(_scale)[(triton.cdiv(x.numel(), 1024),)](x, y, x.numel(), factor, BLOCK=1024)
+    return y
+
+
+if __name__ == "__main__":
+    for size in (1 << 20, 1 << 22):
+        x = torch.rand(size, device="cuda", dtype=torch.bfloat16)
+        assert torch.allclose(scale(x, 3.0), x * 3.0)
+        print(triton.testing.do_bench(lambda: scale(x, 3.0)))
+"""
+
+
+def captured(folder: Path, name: str, text: str, *program: str) -> Done:
+    (folder / f"{name}.py").write_text(HEAD + text)
+    return pgo("init", f"{name}.py", *program, cwd=folder)
+
+
+def compares(file: Path, case: dict[str, object]) -> bool:
+    """Whether the reference of a target gives what it gives for the same inputs, with outputs of some size."""
+    module = target.load(file, f"captured_{file.stem}")
+    out = module.reference(**module.inputs(case, torch.Generator().manual_seed(1)))
+    listed = out if isinstance(out, tuple) else (out,)
+    return all(t.numel() and bool(t.isfinite().all()) for t in listed)
+
+
+@pytest.fixture(scope="module")
+def norm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
+    folder = tmp_path_factory.mktemp("norm")
+    return folder, captured(folder, "norm", NORM, "--", "pytest", "norm.py")
+
+
+def test_an_autograd_function_becomes_one_target_of_both_its_kernels(norm: tuple[Path, Done]) -> None:
+    folder, done = norm
+    assert done.code == 0, done.err
+    assert "kernels _forward, _backward" in done.out and "0 lines to write" in done.out
+    text = (folder / "norm_target.py").read_text()
+    assert "Norm.forward(ctx, x, w, eps)" in text and "Norm.backward(ctx, dy)" in text
+
+
+def test_its_reference_is_what_the_test_compares_with_and_its_gradient(norm: tuple[Path, Done]) -> None:
+    text = (norm[0] / "norm_target.py").read_text()
+    assert "rms_norm(x, (x.shape[1],), w, eps)" in text, "for sizes of any case"
+    assert "torch.autograd.grad(out, (x,), (dy,))" in text
+    assert compares(norm[0] / "norm_target.py", {"M": 5, "N": 7, "dtype": "float32"})
+
+
+@pytest.mark.slow
+def test_the_target_is_checked_and_right(norm: tuple[Path, Done]) -> None:
+    done = pgo("init", "--check", "norm_target.py", cwd=norm[0], seconds=300)
+    assert done.code == 0, done.out + done.err
+    assert "2 kernels" in done.out
+
+
+def test_the_tolerance_of_the_users_own_check_is_shown(norm: tuple[Path, Done]) -> None:
+    assert "own check allows rtol=0.001, atol=0.001" in (norm[0] / "norm_target.py").read_text()
+
+
+def test_a_function_behind_a_method_in_another_file_is_found_and_each_call_is_a_case(tmp_path: Path) -> None:
+    (tmp_path / "test_rows.py").write_text(ROWS_TEST)
+    done = captured(tmp_path, "rows", ROWS, "--", "pytest", "test_rows.py")
+    assert done.code == 0 and "rows: 2 calls" in done.out and "0 lines to write" in done.out, done.out + done.err
+    text = (tmp_path / "rows_target.py").read_text()
+    assert "out = out.clone()" in text and "return expected" in text
+    assert 'integers(0, case["M"], (case["K"],), torch.int64)' in text, "whole numbers as the test drew them"
+    assert "dict(M=500, N=100, K=300" in text and "dict(M=500, N=64, K=300" in text
+    assert compares(tmp_path / "rows_target.py", {"M": 9, "N": 4, "K": 6, "dtype": "float16"})
+    assert (tmp_path / "rows.py").read_text() == HEAD + ROWS
+
+
+def test_a_script_that_launches_through_a_custom_op_and_times_it(tmp_path: Path) -> None:
+    done = captured(tmp_path, "scale", SCALE, "--", "python", "scale.py")
+    assert done.code == 0 and "scale: 2 calls" in done.out, done.out + done.err
+    text = (tmp_path / "scale_target.py").read_text()
+    assert "return x * factor" in text and '"4194304": dict(M=4194304, dtype="bfloat16")' in text
+
+
+def test_a_line_is_enough_and_the_reference_is_then_to_write(tmp_path: Path) -> None:
+    tensors = ("torch.randn(8, 32)", "torch.zeros(4, dtype=torch.int64)", "torch.empty(4, 32)")
+    done = captured(tmp_path, "rows", ROWS, "--call", f"rows({', '.join(f'{t}.cuda()' for t in tensors)})")
+    assert done.code == 0 and "1 lines to write" in done.out, done.out + done.err
+
+
+@pytest.mark.parametrize(
+    ("program", "why"),
+    [
+        (("--call", "3 + 4"), "called no function of rows.py that launches kernels"),
+        (("--call", "rows(1)"), "TypeError: rows() missing 2 required positional arguments"),
+        (("--", "make", "test"), "this is run by no Python: make test"),
+    ],
+)
+def test_a_program_that_shows_nothing_is_refused_with_the_reason(
+    tmp_path: Path, program: tuple[str, ...], why: str
+) -> None:
+    done = captured(tmp_path, "rows", ROWS, *program)
+    assert done.code == 2 and why in done.err, done.err
+    assert not (tmp_path / "rows_target.py").exists()
+
+
+def test_the_program_sees_the_repository_and_nothing_else_of_the_machine(tmp_path: Path) -> None:
+    (tmp_path / "secret.txt").write_text("kept")
+    peek = "import os\nassert not os.path.exists('secret.txt')\nopen('/etc/new', 'w')\n"
+    (tmp_path / "peek.py").write_text(peek)
+    done = captured(tmp_path, "rows", ROWS, "--", "python", "peek.py")
+    assert done.code == 2 and "peek.py, line 3" in done.err, done.err
