@@ -56,7 +56,7 @@ def optimize(
 app.command(epilog=EPILOG)(session)
 
 
-@app.command(epilog=INIT_EPILOG, context_settings={"ignore_unknown_options": False})
+@app.command(epilog=INIT_EPILOG)
 @with_settings(Command.INIT)
 def init(
     file: Annotated[

@@ -34,7 +34,6 @@ class Call:
         self.launches: list[dict[str, Any]] = []
         self.result: Any = None
         self.context = args.get("ctx")  # of an autograd Function
-        self.saved: list[Any] | None = None  # tensors that its forward saved, or its backward got
 
     @property
     def callable(self) -> bool:
@@ -80,9 +79,6 @@ class Watch(TorchDispatchMode):
             self._open[frame] = Call(frame, _arguments(frame))
         elif event == "return" and (call := self._open.pop(frame, None)) and call.launches:
             call.result = value
-            if call.context is not None:
-                forward = call.name.endswith("forward")
-                call.saved = list(getattr(call.context, "to_save" if forward else "saved_tensors", None) or ())
 
     def launched(self, kernel: Any, grid: tuple[int, int, int], arguments: dict[str, Any]) -> None:
         """Note a launch in the call of its launcher."""
@@ -135,8 +131,6 @@ class Watch(TorchDispatchMode):
             numbers = [a for a in args if type(a) is int]
             low, high = (numbers[0], numbers[1]) if len(numbers) > 1 else (0, numbers[0])
             self._recipes[self.storage(out)] = {"low": low, "high": high}
-        elif name in ("zeros", "ones", "arange", "randperm"):
-            self._recipes[self.storage(out)] = {"made": name}
         elif name in _KEEPS and (recipe := self._recipes.get(self.storage(args[0]))):
             self._recipes.setdefault(self.storage(out), recipe)
 
@@ -163,7 +157,6 @@ class Watch(TorchDispatchMode):
                         "sides": [self.plain(actual), self.plain(expected)],
                         "bounds": {n: float(b) for n, b in bounds.items() if isinstance(b, int | float)},
                         "names": {n: self.plain(v) for n, v in frame.f_locals.items()},
-                        "calls": len(self.calls),
                     }
                 )
             return answer
@@ -187,7 +180,6 @@ class Watch(TorchDispatchMode):
                 "shape": list(value.shape),
                 "stride": list(value.stride()),
                 "dtype": str(value.dtype)[6:],
-                "device": value.device.type,
                 "grad": bool(value.requires_grad),
                 "recipe": self._recipes.get(self.storage(value), {}),
             }
@@ -213,7 +205,6 @@ class Watch(TorchDispatchMode):
                     "args": {n: self.plain(v) for n, v in c.args.items()},
                     "result": self.plain(c.result),
                     "context": None if c.context is None else self._context(c.context),
-                    "saved": None if c.saved is None else [self.plain(t) for t in c.saved],
                     "launches": [
                         launch | {"args": {n: self.plain(v) for n, v in launch["args"].items()}}
                         for launch in c.launches

@@ -41,6 +41,8 @@ def write(
     asked = program.of_command(words) if words else Program("call", (call or "",))
     path = command.located(file)
     text = target.text(path)
+    if to is not None:
+        command.refuse(to, path, force)
     device = devices.find(settings.device or DEFAULT_DEVICE)
     inside = box.choose(settings.sandbox, settings.python)
     seen, base = program.watch(inside, device.key, asked, path)
@@ -49,7 +51,9 @@ def write(
         names = ", ".join(g.name for g in groups)
         raise UsageFault(f"-o names one file, and the program calls {len(groups)} launchers: {names}", "add --launcher")
     files = [to or Path(f"{_stem(g, path, len(groups))}_target.py") for g in groups]
-    written = [_written(g, to, path, force, inside, device) for g, to in zip(groups, files, strict=True)]
+    for file_ in files:
+        command.refuse(file_, path, force)
+    written = [_written(g, to, inside, device) for g, to in zip(groups, files, strict=True)]
     _print(groups, written, seen)
     return written
 
@@ -58,13 +62,12 @@ def _stem(group: Captured, path: Path, count: int) -> str:
     return path.stem if count == 1 else f"{path.stem}_{group.name.lower()}"
 
 
-def _written(group: Captured, to: Path, path: Path, force: bool, inside: Box, device: Device) -> Path:
+def _written(group: Captured, to: Path, inside: Box, device: Device) -> Path:
     """Write a target whose guessed sizes the launcher takes, as far as a trace tells."""
     for less in captured_target.RAGGED:
         text = captured_target.write(group, less)
         target.parse(text, str(to))
-        command.save(text, to, path, force)
-        force = True
+        command.save(text, to)
         if not _refused(to, inside, device):
             break
     return to
@@ -99,11 +102,7 @@ def _print(groups: Sequence[Captured], written: Sequence[Path], seen: Seen) -> N
         out.print(text, markup=False, highlight=False, soft_wrap=True)
 
     for group, path in zip(groups, written, strict=True):
-        kernels = [
-            launch["kernel"]
-            for c in (*group.calls, *([group.backward] if group.backward else []))
-            for launch in c.launches
-        ]
+        kernels = [launch["kernel"] for c in group.pair for launch in c.launches]
         calls = f"{len(group.calls)} calls" if len(group.calls) > 1 else "one call"
         line(f"{group.name}: {calls}, kernels {', '.join(dict.fromkeys(kernels))}")
         to_write, guessed = command.marks(path)

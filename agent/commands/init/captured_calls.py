@@ -33,6 +33,11 @@ class Captured:
     def name(self) -> str:
         return self.calls[0].owner or self.calls[0].function
 
+    @property
+    def pair(self) -> list[Call]:
+        """The first call, and the backward that belongs to it."""
+        return [self.calls[0], *([self.backward] if self.backward else [])]
+
     @cached_property
     def function(self) -> ast.FunctionDef | None:
         """The launcher's definition."""
@@ -52,7 +57,7 @@ class Captured:
         """Arguments of forward and backward that a kernel writes into."""
         module = cst.parse_module(self.text)
         by_name = cst_util.functions(module)
-        calls = [self.calls[0], *([self.backward] if self.backward else [])]
+        calls = self.pair
         stored = {
             t.storage
             for launch in (launch for c in calls for launch in c.launches)
@@ -118,15 +123,8 @@ def _alike(calls: Sequence[Call]) -> tuple[Call, ...]:
         return str([[(t.shape, t.dtype) for t in tensors(v)] or v for v in call.given.values()])
 
     alike = {key(c): c for c in reversed(calls) if kind(c) == kind(calls[0])}
-    by_size = sorted(alike.values(), key=lambda c: -sum(elements(t) for v in c.given.values() for t in tensors(v)))
+    by_size = sorted(alike.values(), key=lambda c: -sum(t.elements for v in c.given.values() for t in tensors(v)))
     return tuple(by_size[: sizing.MOST])
-
-
-def elements(t: Tensor) -> int:
-    result = 1
-    for size in t.shape:
-        result *= size
-    return result
 
 
 def _defaults(function: ast.FunctionDef) -> dict[str, object]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pgo_agent.agent.commands.init import cases as sizing
 from pgo_agent.agent.commands.init import render
-from pgo_agent.agent.commands.init.captured_calls import Captured, elements
+from pgo_agent.agent.commands.init.captured_calls import Captured
 from pgo_agent.agent.commands.init.references import LARGE
 from pgo_agent.agent.commands.init.seen import Tensor, tensor, tensors
 
@@ -131,7 +131,7 @@ def flops(captured: Captured, known: sizing.Sizes) -> str:
     if not floats:
         return "1"
     if "tl.dot" not in "".join(b.text for b in captured.needed):
-        return " * ".join(known.shape(*max(floats, key=lambda f: elements(f[1]))))
+        return " * ".join(known.shape(*max(floats, key=lambda f: f[1].elements)))
     (first, a), *others = floats
     if others and len(a.shape) == 2 and len(others[0][1].shape) == 2 and a.shape[1] == others[0][1].shape[0]:
         (m, k), (_, n) = known.shape(first, a), known.shape(*others[0])

@@ -50,9 +50,7 @@ def _values(captured: Captured, less: int) -> dict[str, Any]:
         "path": captured.path.name,
         "launcher": captured.name,
         "calls": f"{count} calls" if count > 1 else "one call",
-        "part": "".join(render.absolute(captured.path, b.text) if b.imports else b.text for b in captured.needed).strip(
-            "\n"
-        ),
+        "part": render.kernel_part(captured.path, captured.needed),
         "torch": any("torch" in b.names for b in captured.needed),
         "function": captured.calls[0].context is not None,
         "wrapped": captured.name != "kernel",

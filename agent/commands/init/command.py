@@ -38,9 +38,10 @@ def write(file: str, launcher: str | None, to: Path | None, force: bool) -> Writ
     scanned = reading.read(path, launcher)
     guesses = guessing.guess(scanned)
     to = to or Path(f"{path.stem}_target.py")
+    refuse(to, path, force)
     text = render.write(scanned, guesses)
     target.parse(text, str(to))
-    save(text, to, path, force)
+    save(text, to)
     return Written(
         to,
         tuple(scanned.kernels),
@@ -52,12 +53,16 @@ def write(file: str, launcher: str | None, to: Path | None, force: bool) -> Writ
     )
 
 
-def save(text: str, to: Path, path: Path, force: bool) -> None:
-    """Write a skeleton. Raises UsageFault for a file that exists, or for `path` itself, which was read."""
+def refuse(to: Path, path: Path, force: bool) -> None:
+    """Raise UsageFault for an output that exists, or that is `path` itself, which is read."""
     if to.resolve() == path.resolve():
         raise UsageFault(f"{to} is the file that is read, which is never changed", "name another file with -o")
     if to.exists() and not force:
         raise UsageFault(f"{to} is there already", "name another file with -o, or --force to write over it")
+
+
+def save(text: str, to: Path) -> None:
+    """Write a skeleton. Raises EnvironmentFault when it cannot be written."""
     try:
         to.write_text(text, encoding="utf-8")
     except OSError as e:

@@ -14,6 +14,7 @@ from typing import Any
 from pgo_agent.agent.commands.init.infer import Guesses
 from pgo_agent.agent.commands.init.outputs import Output
 from pgo_agent.agent.commands.init.scan import ScannedFile
+from pgo_agent.agent.kernel_part import Block
 from pgo_agent.sandbox import parsing
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.target import CONTRACT
@@ -57,7 +58,7 @@ def _values(scanned: ScannedFile, guesses: Guesses) -> dict[str, Any]:
         "call": _call(scanned, guesses),
         "result": _result(guesses.outputs),
         "unpacked": _unpacked(guesses),
-        "part": kernel_part(scanned),
+        "part": kernel_part(scanned.path, scanned.needed),
         "wrapped": scanned.launcher.name != "kernel",
         "torch": any("torch" in b.names for b in scanned.needed),
         "integers": [a for a in guesses.arguments if a.whole],
@@ -135,12 +136,12 @@ def _elements(dims: Sequence[str]) -> str:
 # the kernel part ------------------------------------------------------------------------------------------------------
 
 
-def kernel_part(scanned: ScannedFile) -> str:
+def kernel_part(path: Path, needed: Sequence[Block]) -> str:
     """Return what the launcher needs of its file, with imports that work elsewhere, too."""
-    return "".join(absolute(scanned.path, b.text) if b.imports else b.text for b in scanned.needed).strip("\n")
+    return "".join(_absolute(path, b.text) if b.imports else b.text for b in needed).strip("\n")
 
 
-def absolute(path: Path, text: str) -> str:
+def _absolute(path: Path, text: str) -> str:
     """Return the text with relative imports made absolute; unchanged when the file is in no package."""
     package = _package(path)
     for node in parsing.module(text).body:

@@ -1,9 +1,8 @@
 """What was seen of a program that calls kernels, as `sandbox/tracer/user_calls.py` writes it: plain data."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
-
-FUNCTION = ("forward", "backward")  # methods of an autograd Function
 
 
 @dataclass(frozen=True)
@@ -28,6 +27,10 @@ class Tensor:
         return True
 
     @property
+    def elements(self) -> int:
+        return math.prod(self.shape)
+
+    @property
     def whole(self) -> bool:
         return "int" in self.dtype or self.dtype == "bool"
 
@@ -42,7 +45,6 @@ class Call:
     args: dict[str, Any]
     result: dict[str, Any]
     context: int | None
-    saved: tuple[Any, ...] | None
     launches: tuple[dict[str, Any], ...]
 
     @property
@@ -66,7 +68,6 @@ class Check:
     sides: tuple[Any, ...]
     bounds: dict[str, float]
     names: dict[str, Any]
-    calls: int  # calls of launchers until then
 
 
 @dataclass(frozen=True)
