@@ -2,7 +2,8 @@
 
 Every address is looked up among the launcher's storages and inputs; an address outside is a fault, reported with the
 distance to the nearest. Lanes that a load masks off without `other` hold NaN and large numbers, or ones on request, so
-that two runs can be compared. Pointers may come from anywhere.
+that two runs can be compared. Pointers may come from anywhere. Relies on Triton 3.6 to 3.9, whose interpreter loses an
+`other` of zero where the pointer is a scalar (it asks for the truth of its value): `_note_other` keeps it.
 """
 
 import sys
@@ -16,6 +17,7 @@ from pgo_agent.sandbox.interpreter.blocks import Blocks
 from pgo_agent.sandbox.interpreter.unsupported import KernelFault, Lacking
 from triton._C.libtriton import interpreter as native
 from triton._C.libtriton import ir
+from triton.language.semantic import TritonSemantic
 from triton.runtime import interpreter
 from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
@@ -42,6 +44,7 @@ class Memory:
     def begin(self, ones: bool = False) -> None:
         """Reset the state before a launcher is called. `ones`: masked-off lanes hold ones."""
         self.ones, self.undefined = ones, 0
+        self._zero_given = False  # whether the load that is being built has an `other`
         self._random = np.random.default_rng(7)
 
     def forget(self) -> None:
@@ -118,7 +121,8 @@ class Memory:
             kind, mask = ptrs.get_element_ty(), _mask(ptrs, mask)
             dtype = interpreter._get_np_dtype(kind)
             memory.reach(ptrs.data, mask, dtype.itemsize, "reads")
-            other = memory.other(ptrs.data.shape, mask, kind) if other is None else other
+            if other is None:
+                other = _zeros(ptrs, kind) if memory._zero_given else memory.other(ptrs.data.shape, mask, kind)
             values = native.load(ptrs.data, mask, np.broadcast_to(other.data, ptrs.data.shape), dtype)
             memory.blocks.read("load", ptrs.data, values)
             return TensorHandle(values, kind)
@@ -146,11 +150,25 @@ class Memory:
             ptrs, mask = desc.materialize_pointers(indices)
             memory.updated(getattr(_RMW, kind.name), ptrs, value, _mask(ptrs, mask))
 
+        self._note_other()
         InterpreterBuilder.create_masked_load = load
         InterpreterBuilder.create_masked_store = store
         InterpreterBuilder.create_atomic_rmw = rmw
         InterpreterBuilder.create_atomic_cas = cas
         InterpreterBuilder.create_descriptor_reduce = reduce
+
+    def _note_other(self) -> None:
+        """Note of each load that is being built whether it has an `other`."""
+        memory, build = self, TritonSemantic.load
+
+        def load(semantic: Any, ptr: Any, mask: Any, other: Any, *how: Any) -> Any:
+            memory._zero_given = other is not None
+            try:
+                return build(semantic, ptr, mask, other, *how)
+            finally:
+                memory._zero_given = False
+
+        TritonSemantic.load = load
 
     def updated(self, op: Any, ptr: Any, value: Any, mask: Array) -> Any:
         """Execute an atomic lane by lane; return the old values, 0 for masked-off lanes."""
@@ -178,6 +196,10 @@ def _distinct(pointers: Array, mask: Array) -> Iterator[Array]:
         turn[places[first]] = True
         yield turn.reshape(left.shape)
         left &= ~turn.reshape(left.shape)
+
+
+def _zeros(ptrs: Any, kind: Any) -> Any:
+    return TensorHandle(np.zeros(ptrs.data.shape, dtype=interpreter._get_np_dtype(kind)), kind)
 
 
 def _mask(ptrs: Any, mask: Any) -> Array:

@@ -76,6 +76,29 @@ def test_undefined_lanes_that_are_left_out_change_nothing(tmp_path: Path) -> Non
     assert y.item() == X.reshape(-1)[:40].sum()
 
 
+SCALED = """
+@triton.jit
+def scaled(X, R, Y, n, BLOCK: tl.constexpr):
+    row, i = tl.program_id(0), tl.arange(0, BLOCK)
+    r = tl.load(R + row, row < n, OTHER)  # one lane
+    tl.store(Y + row * BLOCK + i, tl.load(X + row * BLOCK + i) * r)
+
+
+def kernel(x, r):
+    y = torch.empty_like(x)
+    scaled[(x.shape[0],)](x, r, y, r.shape[0], BLOCK=x.shape[1])
+    return y
+"""
+
+
+@pytest.mark.parametrize("other", [0.0, 2.0])
+def test_a_scalar_that_is_masked_off_is_its_other_also_when_that_is_zero(tmp_path: Path, other: float) -> None:
+    r = torch.rand(2)
+    (y,) = interpreted(tmp_path, SCALED.replace("OTHER", str(other)), x=X, r=r)
+    factors = torch.cat([r, torch.full((X.shape[0] - 2,), other)])
+    assert torch.equal(y, X * factors[:, None])
+
+
 ADDED = """
 from triton.tools.tensor_descriptor import TensorDescriptor
 
