@@ -24,6 +24,7 @@ from pgo_agent.sandbox.build.result import Built
 from pgo_agent.sandbox.errors import TargetFault
 from pgo_agent.sandbox.gate import plan_rules
 from pgo_agent.sandbox.gate.verdict import Verdict
+from pgo_agent.sandbox.judge.interface import Judge
 from pgo_agent.sandbox.threads import threads
 
 Works = dict[str, dict[str, Work]]  # set of cases -> name -> work
@@ -52,8 +53,8 @@ def establish(ctx: Context) -> Baseline:
     if unfit:
         ctx.emit("note", text=shipped_configurations.note(unfit))
     best, picked = _best(points, cases, own_plans), shipped_configurations.autotuned(points, cases, own_plans)
-    if not ctx.settings.drop_wrong:
-        shipped_configurations.ask(ctx.target.path, picked, best)
+    if not ctx.settings.drop_wrong and (wrong := {c: p for c, p in picked.items() if p.problem}):
+        raise shipped_configurations.question(ctx.target.path, wrong, best, _wrong_on_held_out(ctx, works, wrong))
     baseline = Baseline(
         cases=cases,
         held_out=hidden,
@@ -136,22 +137,7 @@ def _measured(
     if ctx.gpu is None:
         return points
     ctx.emit("phase", phase="baseline", doing=f"measuring {len(points)} configurations")
-    entries = [Entry(p.bundle, p.case, p.choice, p.plan_id in own_plans) for p in (*points, *held_out)]
-    by_entry = baseline_sweep.sweep(ctx, ctx.gpu, entries)
-    measured = [
-        replace(
-            p,
-            ms=statistics.median(s.ms) if s.ms else None,
-            samples=s.ms,
-            how=TimeSource.MEASURED,
-            problem=s.problem,
-            check=s.check,
-            finalist=s.finalist,
-            taken_on=s.taken_on,
-        )
-        for p, e in zip((*points, *held_out), entries, strict=True)
-        for s in (by_entry[e],)
-    ]
+    measured = _swept(ctx, ctx.gpu, (*points, *held_out), own_plans)
     for case in dict.fromkeys(p.case for p in measured):
         listed = [p for p in measured if p.case == case]
         if all(p.problem for p in listed):
@@ -162,6 +148,37 @@ def _measured(
                 "nothing can be optimized against a wrong baseline",
             )
     return measured[: len(points)]
+
+
+def _swept(ctx: Context, gpu: Judge, points: Sequence[BaselinePoint], own_plans: set[str]) -> list[BaselinePoint]:
+    entries = [Entry(p.bundle, p.case, p.choice, p.plan_id in own_plans) for p in points]
+    by_entry = baseline_sweep.sweep(ctx, gpu, entries)
+    return [
+        replace(
+            p,
+            ms=statistics.median(s.ms) if s.ms else None,
+            samples=s.ms,
+            how=TimeSource.MEASURED,
+            problem=s.problem,
+            check=s.check,
+            finalist=s.finalist,
+            taken_on=s.taken_on,
+        )
+        for p, e in zip(points, entries, strict=True)
+        for s in (by_entry[e],)
+    ]
+
+
+def _wrong_on_held_out(ctx: Context, works: Works, wrong: Best) -> list[BaselinePoint]:
+    """What the same configurations do wrong on held-out cases, which are otherwise built with the first alone: a
+    TOLERANCE that is advised must admit that too."""
+    if ctx.gpu is None:
+        return []
+    ctx.emit("phase", phase="baseline", doing="checking what triton.autotune picks on held-out cases")
+    built = ctx.builder.build(ctx.target.source, {"HELD_OUT": None}, None, ctx.builder.cores)
+    asked = [p.config for p in wrong.values()]
+    points = [p for p in _points(ctx, built, works, None) if p.config in asked]
+    return [p for p in _swept(ctx, ctx.gpu, points, own_plans=set()) if p.problem]
 
 
 def _best(points: Sequence[BaselinePoint], cases: Sequence[str], own_plans: set[str] | None) -> Best:

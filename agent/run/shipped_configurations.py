@@ -55,20 +55,18 @@ def note(listed: Sequence[Unfit]) -> str:
     return "\n    ".join([head, *text[:MOST], *more]) if text else ""
 
 
-def ask(path: object, picked: Best, shipped: Best) -> None:
-    """Raise TargetFault if the autotuner picks a wrong configuration: the kernel as shipped would then differ from what
-    a user runs today, and may be slower by more than a candidate gains.
+def question(path: object, wrong: Best, shipped: Best, held_out: Sequence[BaselinePoint]) -> TargetFault:
+    """Return the error for a run whose autotuner picks `wrong` configurations: the kernel as shipped would then differ
+    from what a user runs today, and may be slower by more than a candidate gains. `held_out`: what these
+    configurations do wrong on held-out cases.
     """
-    wrong = {c: p for c, p in picked.items() if p.problem}
-    if not wrong:
-        return
     case, p = next(iter(wrong.items()))
     right = shipped[case]
     more = f"; so it is on {len(wrong) - 1} more cases" if len(wrong) > 1 else ""
-    raise TargetFault(
+    return TargetFault(
         f"{path}: on {case.split('/', 1)[-1]} triton.autotune picks {p.said} ({p.time:.4g} ms), and that is not "
         f"right: {p.problem}; the fastest right one, {right.said}, takes {right.time:.4g} ms{more}",
-        f"{advice(list(wrong.values()))}take it out of the list, or say {OPTION} to go on without it",
+        f"{advice([*wrong.values(), *held_out])}take it out of the list, or say {OPTION} to go on without it",
     )
 
 
