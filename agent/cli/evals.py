@@ -189,6 +189,44 @@ def _run_plan(
 
 
 @evals.command(
+    "field",
+    epilog="Exit codes: 0 every kernel reached a target, 1 one did not, 2 usage, 3 environment, 130 interrupted.",
+)
+@with_settings(Command.PLAN)
+def eval_field(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Only kernels with one of these in their name, or of this package.")
+    ] = None,
+    folder: Annotated[Path, typer.Option("--output", "-o", help="Where targets, plan and rows go.")] = Path("field"),
+    optimizer: Annotated[str, typer.Option(help="Who proposes: embedded, or as --model takes it.")] = "embedded",
+    candidates: Annotated[int, typer.Option(min=1, help="Of each kernel, on a GPU.")] = 16,
+    check: Annotated[bool, typer.Option(help="Put each target through the gate without a GPU.")] = True,
+    at_once: AtOnceOption = 1,
+    *,
+    asked: RunSettings,
+    store: StoreOption = WORKSPACE,
+    json_lines: JsonOption = False,
+) -> None:
+    """Take kernels of public packages from an ordinary program that calls them to a target, and to a gain.
+
+    The packages are named in evals/field/requirements.txt; what is not installed is said to be. Without a GPU targets
+    are made and checked; with one they are optimized, too, each run with its row, as `eval nightly` makes it. The same
+    command goes on where it was ended.
+    """
+    from pgo_agent.evals.field import report, run, suite
+    from pgo_agent.evals.nightly import run as nightly
+
+    with runner.faults():
+        kernels = suite.read(names or [])
+        made = run.targets(kernels, folder, at_once, check, asked, None if json_lines else report.tell)
+        shown = report.FieldReport(made, folder)
+        if not (shown.ready and run.measures(asked)):
+            raise typer.Exit(shown.end(json_lines))
+        night = nightly.opened(folder / run.ROWS, run.plan(shown.ready, folder, optimizer, candidates))
+    _run_plan(nightly, shown, night, asked, store, json_lines, at_once)
+
+
+@evals.command(
     "compare", epilog="Exit codes: 0 nothing became slower, 1 something did, or fails now, 2 usage, 3 environment."
 )
 def eval_compare(
