@@ -23,6 +23,8 @@ FUNCTION_METHODS = ("forward", "backward")
 _STAND_INS: dict[type, Any] = {bool: True, int: 1, float: 0.0}  # for values of tensors, which nobody knows
 _NOT_THEIRS = ("site-packages", "dist-packages", "/lib/python3")  # in the paths of files that are not the user's
 _KEEPS = ("_to_copy", "clone", "view", "_unsafe_view", "reshape", "permute", "transpose", "t", "detach", "contiguous")
+_COPIES = ("_to_copy", "clone", "contiguous", "copy_")
+_DRAWS = ("randn", "randn_like", "normal_", "rand", "rand_like", "uniform_")
 
 
 class Call:
@@ -34,6 +36,7 @@ class Call:
         self.launches: list[dict[str, Any]] = []
         self.result: Any = None
         self.context = args.get("ctx")  # of an autograd Function
+        self.site: dict[str, Any] | None = None  # the line of the user's program that led to it, and its names
 
     @property
     def callable(self) -> bool:
@@ -59,6 +62,7 @@ class Watch(TorchDispatchMode):
         self._open: dict[FrameType, Call] = {}
         self._storages: dict[int, int] = {}
         self._recipes: dict[int, dict[str, Any]] = {}  # how the values of a storage were drawn
+        self._copied: dict[int, int] = {}  # storage -> the one that its values were copied from, in another type maybe
         self._keep: list[Any] = []
 
     # functions --------------------------------------------------------------------------------------------------------
@@ -84,19 +88,36 @@ class Watch(TorchDispatchMode):
         """Note a launch in the call of its launcher."""
         frame: FrameType | None = sys._getframe()
         found: Call | None = None
+        outer: FrameType | None = None  # the frame that called it
         inner = "no function of the file"
         while frame is not None:
             if self.watched(frame.f_code.co_filename):
                 call = self._open.get(frame) or Call(frame, _arguments(frame))
                 inner = call.name if inner.startswith("no ") else inner
-                found = call if call.callable and call.given_tensors else found
+                if call.callable and call.given_tensors:
+                    found, outer = call, frame.f_back
             frame = frame.f_back
         if found is None:
             self.note(f"{inner} launches {kernel.__name__}, and no function that is given tensors does")
             return
         if not found.launches and len(self.calls) < MOST_CALLS:
             self.calls.append(found)
+            found.site = self._site(outer)
         found.launches.append({"kernel": kernel.__name__, "file": _file(kernel), "grid": grid, "args": arguments})
+
+    def _site(self, frame: FrameType | None) -> dict[str, Any] | None:
+        """Return the line of the user's own program from which a launcher was called, with its names."""
+        while frame is not None and not _theirs(frame.f_code.co_filename):
+            frame = frame.f_back
+        return None if frame is None else self._line(frame)
+
+    def _line(self, frame: FrameType) -> dict[str, Any]:
+        return {
+            "file": frame.f_code.co_filename,
+            "function": frame.f_code.co_name,
+            "line": frame.f_lineno,
+            "names": {n: self.plain(v) for n, v in frame.f_locals.items()},
+        }
 
     def note(self, text: str) -> None:
         self.notes.setdefault(text)
@@ -124,15 +145,21 @@ class Watch(TorchDispatchMode):
         return _STAND_INS[kind]
 
     def _drawn(self, name: str, args: Any, kwargs: Any, out: Any) -> None:
-        """Remember how whole numbers were drawn, where they only change type or shape afterwards."""
+        """Remember how values were drawn, where they only change type or shape afterwards, and what was copied."""
         if not isinstance(out, torch.Tensor):
             return
         if name == "randint":
             numbers = [a for a in args if type(a) is int]
             low, high = (numbers[0], numbers[1]) if len(numbers) > 1 else (0, numbers[0])
             self._recipes[self.storage(out)] = {"low": low, "high": high}
+        elif name in _DRAWS:
+            self._recipes[self.storage(out)] = {"draw": name}
         elif name in _KEEPS and (recipe := self._recipes.get(self.storage(args[0]))):
             self._recipes.setdefault(self.storage(out), recipe)
+        if name in _COPIES:
+            to, source = (args[0], args[1]) if name == "copy_" else (out, args[0])
+            if self.storage(to) != self.storage(source) and to.numel() == source.numel():
+                self._copied[self.storage(to)] = self.storage(source)
 
     # checks -----------------------------------------------------------------------------------------------------------
 
@@ -149,14 +176,11 @@ class Watch(TorchDispatchMode):
             if len(self.checks) < MOST_CHECKS:
                 bounds = dict(zip(("rtol", "atol"), args, strict=False)) | kwargs
                 self.checks.append(
-                    {
+                    self._line(frame)
+                    | {
                         "check": name,
-                        "file": frame.f_code.co_filename,
-                        "function": frame.f_code.co_name,
-                        "line": frame.f_lineno,
                         "sides": [self.plain(actual), self.plain(expected)],
                         "bounds": {n: float(b) for n, b in bounds.items() if isinstance(b, int | float)},
-                        "names": {n: self.plain(v) for n, v in frame.f_locals.items()},
                     }
                 )
             return answer
@@ -172,6 +196,13 @@ class Watch(TorchDispatchMode):
             self._keep.append(tensor.untyped_storage())
         return self._storages[key]
 
+    def _copies(self, storage: int) -> list[int]:
+        """Return the storages that the values of one were copied from, the nearest first."""
+        found = [storage]
+        while (before := self._copied.get(found[-1])) is not None and before not in found:
+            found.append(before)
+        return found[1:]
+
     def plain(self, value: Any) -> dict[str, Any]:
         """Return a value in a form that JSON holds: a tensor by its shape, and others as what they are."""
         if isinstance(value, torch.Tensor):
@@ -182,6 +213,7 @@ class Watch(TorchDispatchMode):
                 "dtype": str(value.dtype)[6:],
                 "grad": bool(value.requires_grad),
                 "recipe": self._recipes.get(self.storage(value), {}),
+                "copied": self._copies(self.storage(value)),
             }
         if value is None or isinstance(value, bool | int | float | str):
             return {"plain": value}
@@ -204,6 +236,7 @@ class Watch(TorchDispatchMode):
                     "line": c.line,
                     "args": {n: self.plain(v) for n, v in c.args.items()},
                     "result": self.plain(c.result),
+                    "site": c.site,
                     "context": None if c.context is None else self._context(c.context),
                     "launches": [
                         launch | {"args": {n: self.plain(v) for n, v in launch["args"].items()}}
@@ -228,14 +261,20 @@ def _file(kernel: Any) -> str:
     return str(code.co_filename) if code else ""
 
 
+def _theirs(file: str) -> bool:
+    """Whether a file is the user's: not of an installed package, and not ours."""
+    if file == "<call>":
+        return True
+    here = str(Path(__file__).parent)
+    return not file.startswith(("<", here)) and not any(part in file for part in _NOT_THEIRS)
+
+
 def _where() -> str:
     """The line of the user's program that runs now: the innermost one outside of installed packages."""
     frame: FrameType | None = sys._getframe(2)
-    here = str(Path(__file__).parent)
     while frame is not None:
-        file = frame.f_code.co_filename
-        if not file.startswith(("<", here)) and not any(part in file for part in _NOT_THEIRS):
-            return f" ({Path(file).name}, line {frame.f_lineno})"
+        if _theirs(frame.f_code.co_filename):
+            return f" ({Path(frame.f_code.co_filename).name}, line {frame.f_lineno})"
         frame = frame.f_back
     return ""
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from pgo_agent.agent.commands.init import captured_calls, captured_target, command, program
 from pgo_agent.agent.commands.init.captured_calls import Captured
 from pgo_agent.agent.commands.init.program import Program
-from pgo_agent.agent.commands.init.seen import Check, Seen
+from pgo_agent.agent.commands.init.seen import Seen
 from pgo_agent.agent.run.settings import DEFAULT_DEVICE, RunSettings
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.trace_and_compile import trace
@@ -46,7 +46,9 @@ def write(
     device = devices.find(settings.device or DEFAULT_DEVICE)
     inside = box.choose(settings.sandbox, settings.python)
     seen, base = program.watch(inside, device.key, asked, path)
-    groups = captured_calls.groups(path, text, seen.calls, list(_checks(seen, asked, base)), launcher)
+    texts = _texts(seen, asked, base)
+    checks = [(c, texts[c.file]) for c in seen.checks if c.file in texts]
+    groups = captured_calls.groups(path, text, seen.calls, checks, texts, launcher)
     if to is not None and len(groups) > 1:
         names = ", ".join(g.name for g in groups)
         raise UsageFault(f"-o names one file, and the program calls {len(groups)} launchers: {names}", "add --launcher")
@@ -63,13 +65,16 @@ def _stem(group: Captured, path: Path, count: int) -> str:
 
 
 def _written(group: Captured, to: Path, inside: Box, device: Device) -> Path:
-    """Write a target whose guessed sizes the launcher takes, as far as a trace tells."""
-    for less in captured_target.RAGGED:
-        text = captured_target.write(group, less)
+    """Write a target whose guessed sizes the launcher takes, as far as a trace tells; with the program's own inputs
+    where they can be had, and go with those sizes."""
+    tries = [(own, less) for own in (True, False) for less in captured_target.RAGGED]
+    texts = dict.fromkeys(captured_target.write(group, less, own) for own, less in tries)
+    for text in texts:
         target.parse(text, str(to))
         command.save(text, to)
         if not _refused(to, inside, device):
-            break
+            return to
+    command.save(next(iter(texts)), to)
     return to
 
 
@@ -82,15 +87,15 @@ def _refused(file: Path, inside: Box, device: Device) -> bool:
     return any("error" in entries[0] for by_name in cases.values() for entries in by_name.values() if entries)
 
 
-def _checks(seen: Seen, asked: Program, base: Path) -> list[tuple[Check, str]]:
-    """Return the comparisons with the text of the file that they stand in."""
-    found = []
-    for check in seen.checks:
-        if check.file == "<call>":
-            found.append((check, asked.args[0]))
-        elif (path := program.outside(check.file, base)) is not None:
-            found.append((check, target.text(path)))
-    return found
+def _texts(seen: Seen, asked: Program, base: Path) -> dict[str, str]:
+    """Return the files, or the statements, that checks and calls stand in, with their text."""
+    texts = dict[str, str]()
+    for file in {c.file for c in seen.checks} | {c.site.file for c in seen.calls if c.site}:
+        if file == "<call>":
+            texts[file] = asked.args[0]
+        elif (path := program.outside(file, base)) is not None:
+            texts[file] = target.text(path)
+    return texts
 
 
 def _print(groups: Sequence[Captured], written: Sequence[Path], seen: Seen) -> None:

@@ -4,7 +4,7 @@ Relies on `seen.py` for the calls and on `agent/moves/analysis/stored_pointers.p
 """
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +28,7 @@ class Captured:
     calls: tuple[Call, ...]
     backward: Call | None  # of the same autograd Function, if it was seen
     checks: tuple[tuple[Check, str], ...]  # the program's comparisons, with the text of their file
+    program: str  # text of the file from which the first call was made; empty: not known
 
     @property
     def name(self) -> str:
@@ -96,9 +97,17 @@ class Captured:
 
 
 def groups(
-    path: Path, text: str, calls: Sequence[Call], checks: Sequence[tuple[Check, str]], launcher: str | None
+    path: Path,
+    text: str,
+    calls: Sequence[Call],
+    checks: Sequence[tuple[Check, str]],
+    texts: Mapping[str, str],
+    launcher: str | None,
 ) -> list[Captured]:
-    """Return what a target is made from, for each launcher or the one that is named. Raises UsageFault for another."""
+    """Return what a target is made from, for each launcher or the one that is named. Raises UsageFault for another.
+
+    `texts`: of the program's files.
+    """
     by_name: dict[str, list[Call]] = {}
     for call in calls:
         if not call.function.endswith(".backward"):
@@ -106,11 +115,14 @@ def groups(
     if launcher is not None and launcher not in by_name:
         raise UsageFault(f"the program calls no launcher {launcher}", f"choose one of: {', '.join(by_name)}")
     backwards = {c.context: c for c in calls if c.function.endswith(".backward")}
-    return [
-        Captured(path, text, _alike(listed), backwards.get(listed[0].context), tuple(checks))
-        for name, listed in by_name.items()
-        if launcher in (None, name)
-    ]
+    result = []
+    for name, listed in by_name.items():
+        alike = _alike(listed)
+        site = alike[0].site
+        program = texts.get(site.file, "") if site else ""
+        if launcher in (None, name):
+            result.append(Captured(path, text, alike, backwards.get(alike[0].context), tuple(checks), program))
+    return result
 
 
 def _alike(calls: Sequence[Call]) -> tuple[Call, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pgo_agent.agent.commands.init import cases as sizing
-from pgo_agent.agent.commands.init import render
+from pgo_agent.agent.commands.init import program_inputs, render
 from pgo_agent.agent.commands.init.captured_calls import Captured
 from pgo_agent.agent.commands.init.references import LARGE
 from pgo_agent.agent.commands.init.seen import Tensor, tensor, tensors
@@ -19,7 +19,7 @@ ATTENTION_RANK = 4
 class Inputs:
     """Writes the inputs of captured calls, and their cases."""
 
-    def __init__(self, captured: Captured, known: sizing.Sizes) -> None:
+    def __init__(self, captured: Captured, known: sizing.Sizes, own: bool) -> None:
         self.captured, self.known = captured, known
         self.given = {n: [c.given[n] for c in captured.calls] for n in captured.arguments}
         if captured.backward:
@@ -34,8 +34,15 @@ class Inputs:
             n for n, vs in self.given.items() if len({str(v) for v in vs}) > 1 and all("plain" in v for v in vs)
         ]
 
+        self.own = program_inputs.found(captured, known, self.dtype[0] if self.dtype else "") if own else None
+        self.own_lines = self.own.lines if self.own else ()
+        self.module = self.own.module if self.own else ""
+
     def lines(self) -> Iterator[tuple[str, str]]:
         for name, values in self.given.items():
+            if self.own and name in self.own.values:
+                yield name, f"{self.own.values[name]},"
+                continue
             text, mark = self._text(name, values[0])
             yield name, f"{text},{mark}"
 

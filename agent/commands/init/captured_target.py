@@ -4,7 +4,7 @@ Relies on `references.py` for the reference. A method of an autograd Function is
 and, where it was seen, backward: what forward saves is then checked by the gradients.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
@@ -21,8 +21,9 @@ from pgo_agent.sandbox.target import CONTRACT
 RAGGED = (3, 8, 16, 32)  # by how much guessed sizes differ from even ones: the least that the launcher takes
 
 
-def write(captured: Captured, less: int = RAGGED[0]) -> str:
-    """Return the text of the target; `less`: by how much guessed sizes are no power of two.
+def write(captured: Captured, less: int = RAGGED[0], own: bool = True) -> str:
+    """Return the text of the target; `less`: by how much guessed sizes are no power of two. `own`: with the program's
+    own inputs, where random numbers alone would not do.
 
     Raises UsageFault when the kernel needs names that a target defines.
     """
@@ -37,12 +38,13 @@ def write(captured: Captured, less: int = RAGGED[0]) -> str:
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
     template = resources.files("pgo_agent.agent.commands.init").joinpath("captured.py.j2").read_text(encoding="utf-8")
-    return environment.from_string(template).render(**_values(captured, less))
+    return environment.from_string(template).render(**_values(captured, less, own))
 
 
-def _values(captured: Captured, less: int) -> dict[str, Any]:
+def _values(captured: Captured, less: int, own: bool) -> dict[str, Any]:
     known = sizing.sizes(captured.calls, captured.function)
-    writer = Inputs(captured, known)
+    writer = Inputs(captured, known, own)
+    inputs = list(writer.lines())
     lines, module, bounds = _reference(captured)
     count = len(captured.calls)
     bytes_moved = moved(captured, known, writer.dtype[0] if writer.dtype else "")
@@ -58,11 +60,13 @@ def _values(captured: Captured, less: int) -> dict[str, Any]:
         "gradients": captured.gradients,
         "body": _body(captured),
         "reference": lines,
-        "reference_module": module,
+        "reference_module": _together([module, _without(writer.module, captured)], "\n".join(lines)),
+        "own_lines": [line for part in writer.own_lines for line in part.split("\n")],
         "bounds": ", ".join(f"{n}={b:g}" for n, b in bounds.items()),
         "dtype": writer.dtype is not None,
-        "integers": any(t.whole for t in writer.tensors),
-        "inputs": list(writer.lines()),
+        "normal": any("normal(" in text for _, text in inputs),
+        "integers": any("integers(" in text for _, text in inputs),
+        "inputs": inputs,
         "cases": [(writer.label(i), writer.case(i)) for i in range(count)],
         "small": [
             (n, writer.with_sizes(sizing.smaller(known, captured.calls, m))) for n, m in (("even", 0), ("ragged", less))
@@ -124,24 +128,19 @@ def _passed(captured: Captured) -> str:
 def _reference(captured: Captured) -> tuple[list[str], str, Mapping[str, float]]:
     """Return the lines of reference(), what it needs beside it, and the tolerance of the program's own check."""
     call = captured.calls[0]
-    forward = [t.storage for t in tensors(call.result)] or [
-        t.storage for n in captured.changed for t in tensors(call.given[n])
-    ]
+    forward = tensors(call.result) or [t for n in captured.changed for t in tensors(call.given[n])]
     found: dict[int, Expected] = {}
     for check, text in captured.checks:
         for one in captured.calls:
-            written_ = [t.storage for t in tensors(one.result)] or forward
-            matched = [
-                i for i, s in enumerate(written_) if any((t := tensor(side)) and t.storage == s for side in check.sides)
-            ]
-            if matched and (e := references.expected(check, one, written_, text)):
-                found.setdefault(matched[0], e)
+            written = tensors(one.result) or [t for n in captured.changed for t in tensors(one.given[n])]
+            if taken := references.expected(check, one, written, text):
+                found.setdefault(*taken)
     if set(found) != set(range(len(forward))):
         return [f'raise NotImplementedError("the result, in plain PyTorch")  {render.TO_WRITE}'], "", {}
     parts = [found[i] for i in sorted(found)]
     lines = list(dict.fromkeys(line for e in parts for part in e.body for line in part.split("\n")))
     value = ", ".join(e.value for e in parts)
-    module = "\n\n\n".join(dict.fromkeys(e.module.strip("\n") for e in parts if e.module.strip()))
+    module = "\n\n\n".join(e.module.strip("\n") for e in parts if e.module.strip())
     if captured.backward is None:
         return [*lines, f"return {value}"], _without(module, captured), parts[0].bounds
     with_grad = [
@@ -165,5 +164,13 @@ def _reference(captured: Captured) -> tuple[list[str], str, Mapping[str, float]]
 
 def _without(module: str, captured: Captured) -> str:
     """Return what the reference needs of the test's module, but for what the kernel part has already."""
-    names = {n for b in captured.needed for n in b.names}
+    names = {"torch", *(n for b in captured.needed for n in b.names)}
     return "".join(b.text for b in blocks(module) if not b.names or b.names - names).strip("\n") if module else ""
+
+
+def _together(modules: Sequence[str], lines: str) -> str:
+    """Return what several need of the program's module, each part once, and what references call."""
+    parts = dict.fromkeys(b.text.strip("\n") for m in modules if m for b in blocks(m) if b.text.strip())
+    if "wide(" in "\n".join((*parts, lines)):
+        parts[references.WIDE.strip("\n")] = None
+    return "\n\n\n".join(parts)

@@ -6,16 +6,25 @@ stood among (`seen.Check`). Where a name means something that the launcher was n
 """
 
 import ast
-import builtins
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from pgo_agent.agent.commands.init.seen import Call, Check, tensor
-from pgo_agent.agent.kernel_part import blocks, used_by
+from pgo_agent.agent.commands.init import program_text
+from pgo_agent.agent.commands.init.program_text import Renamed
+from pgo_agent.agent.commands.init.seen import Call, Check, Tensor, tensor
 from pgo_agent.sandbox import parsing
 
 LARGE = 16  # a number in a reference from here on is taken for the size that it equals
 COMMON = (0.0, 1.0, -1.0, 0.5, 2.0)  # floats that mean something else as a rule
+WIDE = (
+    """
+def wide(x):
+    """
+    + '"""Return it in float32, or in float64 where the exact result is computed."""'
+    + """
+    return x if x.dtype == torch.float64 else x.float()
+"""
+)
 
 
 @dataclass(frozen=True)
@@ -28,49 +37,54 @@ class Expected:
     bounds: Mapping[str, float]  # the tolerance of the user's own check
 
 
-def expected(check: Check, call: Call, outputs: Sequence[int], text: str) -> Expected | None:
-    """Return the reference that a check compares outputs of a call with; None if it has none that can stand alone.
+def expected(check: Check, call: Call, outputs: Sequence[Tensor], text: str) -> tuple[int, Expected] | None:
+    """Return which output of a call a check compares, and the reference that it is compared with.
 
-    `outputs`: storages that the call's kernels wrote. `text`: of the file that the check stands in.
+    None where the check is of nothing that the call gave, or compares it with something that the launcher's arguments
+    do not determine. `outputs`: what the call's kernels wrote. `text`: of the file that the check stands in.
     """
     sides = [tensor(side) for side in check.sides]
-    written = [side is not None and side.storage in outputs for side in sides]
-    if len(written) != 2 or written[0] == written[1]:
+    matched = [_output(side, outputs) for side in sides]
+    if len(matched) != 2 or (matched[0] is None) == (matched[1] is None):
         return None
-    tree = parsing.module(text)
-    function = _around(tree, check)
-    asked = _call_at(function or tree, check)
-    if asked is None or len(asked.args) < 2:
+    which = matched[0] if matched[0] is not None else matched[1]
+    other = sides[0 if matched[0] is None else 1]
+    function = program_text.function_at(parsing.module(text), check.function, check.line)
+    asked = _call_at(function or parsing.module(text), check)
+    if which is None or other is None or asked is None or len(asked.args) < 2:
         return None
-    value = asked.args[written.index(False)]
-    given = _given(check, call)
-    body = _slice(function.body if function else tree.body, value, check.line, set(given))
-    renamed = _Renamed(given, _numbers(call))
-    nodes = [renamed.visit(n) for n in (*body, value)]
-    used = {n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name)}
-    bound = {n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    free = used - bound - set(call.given) - set(dir(builtins))
-    parts = blocks(text)
-    roots = {i for i, b in enumerate(parts) if b.names & free}
-    known = set[str]().union(*(parts[i].names for i in roots))
-    if free - known or {_root(call)} & used:
+    value = asked.args[0 if matched[0] is None else 1]
+    renamed = Renamed(_given(check, call, outputs), _numbers(call))
+    made = program_text.cut(text, function, check.line, [value], renamed, call.given)
+    if made is None or made.draws or _uses(made, call):
         return None
-    module = "".join(parts[i].text for i in sorted(used_by(parts, roots)) if not parts[i].names & {"kernel"})
-    return Expected(tuple(ast.unparse(n) for n in nodes[:-1]), ast.unparse(nodes[-1]), module, check.bounds)
+    lines, (end,) = [_Wide().visit(n) for n in made.body], [_Wide().visit(v) for v in made.values]
+    module = made.module
+    if any(mark in module for mark in (".float()", "torch.float32")):
+        module = ast.unparse(ast.fix_missing_locations(_Wide().visit(parsing.module(module)))) + "\n"
+    body = tuple(ast.unparse(n) for n in lines)
+    result = ast.unparse(end)
+    if other.dtype != outputs[which].dtype:
+        result = f"({result}).to({_dtype(outputs[which].dtype, call)})"
+    return which, Expected(body, result, module, check.bounds)
 
 
-def _root(call: Call) -> str:
-    return call.function.partition(".")[0]
+def _output(side: Tensor | None, outputs: Sequence[Tensor]) -> int | None:
+    """Return which output one side of a comparison is, whole and in any type."""
+    if side is None:
+        return None
+    return next((i for i, o in enumerate(outputs) if o.storage in side.sources and o.shape == side.shape), None)
 
 
-def _around(tree: ast.Module, check: Check) -> ast.FunctionDef | None:
-    """Return the innermost function that a check stands in."""
-    found = [
-        n
-        for n in ast.walk(tree)
-        if isinstance(n, ast.FunctionDef) and n.lineno <= check.line <= (n.end_lineno or n.lineno)
-    ]
-    return max((f for f in found if f.name == check.function), key=lambda f: f.lineno, default=None)
+def _uses(made: program_text.Made, call: Call) -> bool:
+    """Whether the launcher itself is part of its reference."""
+    root = call.function.partition(".")[0]
+    return any(isinstance(n, ast.Name) and n.id == root for m in (*made.body, *made.values) for n in ast.walk(m))
+
+
+def _dtype(name: str, call: Call) -> str:
+    given = ((n, t) for n, v in call.given.items() if (t := tensor(v)) is not None)
+    return next((f"{n}.dtype" for n, t in given if t.dtype == name), f"torch.{name}")
 
 
 def _call_at(around: ast.AST, check: Check) -> ast.Call | None:
@@ -80,25 +94,26 @@ def _call_at(around: ast.AST, check: Check) -> ast.Call | None:
     return next((c for c in calls if c.lineno <= check.line <= (c.end_lineno or c.lineno)), None)
 
 
-def _given(check: Check, call: Call) -> dict[str, str]:
+def _given(check: Check, call: Call, outputs: Sequence[Tensor]) -> dict[str, str]:
     """Return name at the check -> what it is by the launcher's parameters, as an expression."""
     result = dict[str, str]()
-    by_storage = {t.storage: n for n, v in call.given.items() if (t := tensor(v)) is not None}
+    written = {o.storage for o in outputs}
+    given = [(n, t) for n, v in call.given.items() if (t := tensor(v)) is not None]
     sizes = {size: f"{n}.shape[{i}]" for n, v in call.given.items() for i, size in _sizes(v)}
     plain = {v["plain"]: n for n, v in call.given.items() if "plain" in v and type(v["plain"]) in (int, float, str)}
     for name, value in check.names.items():
         t, number = tensor(value), value.get("plain")
-        if t is not None and t.storage in by_storage:
-            other = tensor(call.given[by_storage[t.storage]])
-            if other is not None and other.shape == t.shape and other.stride == t.stride:
-                result[name] = by_storage[t.storage]
+        if t is not None and t.storage not in written:
+            alike = (n for n, o in given if o.sources & t.sources and (o.shape, o.dtype) == (t.shape, t.dtype))
+            if (same := next(alike, None)) is not None:
+                result[name] = same
         elif name in call.given and call.given[name] == value:
             result[name] = name
         elif type(number) in (int, float) and number in plain:
             result[name] = plain[number]
         elif type(number) is int and number in sizes:
             result[name] = sizes[number]
-        elif isinstance(value, dict) and "dtype_" in value:
+        elif "dtype_" in value:
             result[name] = f"torch.{value['dtype_']}"
     return result
 
@@ -108,34 +123,17 @@ def _sizes(value: object) -> Iterator[tuple[int, int]]:
     return enumerate(t.shape) if t is not None else iter(())
 
 
-def _slice(body: Sequence[ast.stmt], value: ast.expr, line: int, given: set[str]) -> list[ast.stmt]:
-    """Return the assignments before a line that a value needs, in order, down to the names that are given."""
-    wanted = {n.id for n in ast.walk(value) if isinstance(n, ast.Name)} - given
-    result = list[ast.stmt]()
-    for statement in reversed([s for s in body if s.lineno < line]):
-        bound = {n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-        if isinstance(statement, ast.Assign | ast.AugAssign | ast.With | ast.For) and bound & wanted:
-            result.insert(0, statement)
-            wanted = (wanted - (bound if isinstance(statement, ast.Assign) else set())) | (
-                {n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)} - given
-            )
-    return result
+class _Wide(ast.NodeTransformer):
+    """Casts to float32, which would cut off what the exact reference computes in float64."""
 
-
-class _Renamed(ast.NodeTransformer):
-    """Names at the check, and numbers that are sizes or arguments of the call, by the launcher's parameters."""
-
-    def __init__(self, given: Mapping[str, str], numbers: Mapping[float, str]) -> None:
-        self.given, self.numbers = given, numbers
-
-    def visit_Constant(self, node: ast.Constant) -> ast.expr:
-        number = node.value if isinstance(node.value, int | float) and not isinstance(node.value, bool) else None
-        known = None if number is None else self.numbers.get(number)
-        return node if known is None else ast.copy_location(parsing.expression(known), node)
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        if isinstance(node.ctx, ast.Load) and node.id in self.given:
-            return ast.copy_location(parsing.expression(self.given[node.id]), node)
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        f = node.func
+        if not isinstance(f, ast.Attribute) or node.keywords:
+            return node
+        to = f.attr == "to" and len(node.args) == 1 and ast.unparse(node.args[0]) in ("torch.float32", "torch.float")
+        if to or (f.attr == "float" and not node.args):
+            return ast.copy_location(ast.Call(ast.Name("wide", ast.Load()), [f.value], []), node)
         return node
 
 

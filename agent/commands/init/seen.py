@@ -7,15 +7,22 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor argument or result. `recipe`: how whole numbers in it were drawn, if that was seen."""
+    """A tensor argument or result."""
 
     storage: int
     shape: tuple[int, ...]
     stride: tuple[int, ...]
     dtype: str
     grad: bool
-    low: int | None = None
+    low: int | None = None  # of whole numbers that were drawn
     high: int | None = None
+    drawn: bool = False  # its values are random numbers, and nothing was computed with them
+    copied: tuple[int, ...] = ()  # storages that its values were copied from, in another type maybe
+
+    @property
+    def sources(self) -> frozenset[int]:
+        """Storages that hold, or held, its values."""
+        return frozenset((self.storage, *self.copied))
 
     @property
     def contiguous(self) -> bool:
@@ -46,6 +53,7 @@ class Call:
     result: dict[str, Any]
     context: int | None
     launches: tuple[dict[str, Any], ...]
+    site: "Site | None" = None
 
     @property
     def owner(self) -> str:
@@ -55,6 +63,16 @@ class Call:
     @property
     def given(self) -> dict[str, Any]:
         return {n: v for n, v in self.args.items() if n != "ctx"}
+
+
+@dataclass(frozen=True)
+class Site:
+    """A line of the user's program that led to a call, with the names of its function."""
+
+    file: str
+    function: str
+    line: int
+    names: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -84,8 +102,17 @@ def tensor(value: Any) -> Tensor | None:
         return None
     recipe = value.get("recipe") or {}
     shape, stride = (tuple(int(n) for n in value[k]) for k in ("shape", "stride"))
-    bounds = (recipe.get("low"), recipe.get("high"))
-    return Tensor(int(value["storage"]), shape, stride, str(value["dtype"]), bool(value["grad"]), *bounds)
+    return Tensor(
+        int(value["storage"]),
+        shape,
+        stride,
+        str(value["dtype"]),
+        bool(value["grad"]),
+        recipe.get("low"),
+        recipe.get("high"),
+        bool(recipe),
+        tuple(int(s) for s in value.get("copied", ())),
+    )
 
 
 def tensors(value: Any) -> list[Tensor]:

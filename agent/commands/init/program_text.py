@@ -1,0 +1,160 @@
+"""Statements of a user's program that make a value: cut out of their function, and renamed for a target.
+
+What a value needs is followed back through assignments of the same function to names that are given; functions and
+imports of the program's module come with it. It reads text and runs nothing.
+"""
+
+import ast
+import builtins
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from pgo_agent.agent.kernel_part import Block, blocks, used_by
+from pgo_agent.sandbox import parsing
+from pgo_agent.sandbox.target import CONTRACT
+
+DRAWING = frozenset({
+    "randn", "randn_like", "rand", "rand_like", "randint", "randint_like", "randperm", "normal", "normal_", "uniform_",
+    "bernoulli", "bernoulli_", "multinomial", "exponential_", "empty", "empty_like",
+})  # fmt: skip
+OWN = "their_"  # before a name of the program that a target uses for something else
+
+
+@dataclass(frozen=True)
+class Made:
+    """Statements that make values, the values as expressions, and what of the program's module both need."""
+
+    body: tuple[ast.stmt, ...]
+    values: tuple[ast.expr, ...]
+    module: str
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        return tuple(ast.unparse(n) for n in self.body)
+
+    @property
+    def draws(self) -> bool:
+        """Whether random numbers, or memory that nobody wrote, come in."""
+        return any(_called(n) & DRAWING for n in (*self.body, *self.values))
+
+
+def function_at(tree: ast.Module, name: str, line: int) -> ast.FunctionDef | None:
+    """Return the innermost function of a name that a line stands in."""
+    found = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.lineno <= line <= (n.end_lineno or 0)]
+    return max((f for f in found if f.name == name), key=lambda f: f.lineno, default=None)
+
+
+def cut(
+    text: str,
+    function: ast.FunctionDef | None,
+    line: int,
+    values: Sequence[ast.expr],
+    renamed: "Renamed",
+    free: Collection[str] = (),
+) -> Made | None:
+    """Return what makes values before a line of a function, or of the module without one; None where a name is unknown.
+
+    `renamed`: what is given, and how the result calls it. `free`: further names that the result may use.
+    """
+    given, module = set(renamed.given), parsing.module(text)
+    body = _slice(function.body if function else module.body, values, line, given)
+    nodes = [renamed.visit(parsing.module(ast.unparse(n)).body[0]) for n in body]
+    ends = [renamed.visit(parsing.expression(ast.unparse(v))) for v in values]
+    made = [*nodes, *ends]
+    used = {n.id for node in made for n in ast.walk(node) if isinstance(n, ast.Name)}
+    bound = {n.id for node in made for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    missing = used - bound - set(free) - set(dir(builtins))
+    parts = blocks(text)
+    roots = {i for i, b in enumerate(parts) if b.names & missing}
+    if missing - set[str]().union(*(parts[i].names for i in roots)):
+        return None
+    needed = [parts[i] for i in sorted(used_by(parts, roots))]
+    clash = {n for b in needed for n in b.names & (CONTRACT | {"kernel"})}
+    fresh = Renamed({n: OWN + n for n in clash}, {})
+    return Made(
+        tuple(fresh.visit(n) for n in nodes),
+        tuple(fresh.visit(v) for v in ends),
+        "".join(b.text if not clash & (b.names | b.loads) else _unparsed(b, fresh) for b in needed),
+    )
+
+
+def _unparsed(block: Block, fresh: "Renamed") -> str:
+    tree = ast.Module([fresh.visit(n) for n in parsing.module(block.text).body], [])
+    return f"\n\n{ast.unparse(ast.fix_missing_locations(tree))}\n"
+
+
+def _slice(body: Sequence[ast.stmt], values: Sequence[ast.expr], line: int, given: set[str]) -> list[ast.stmt]:
+    """Return the assignments before a line that values need, in order, down to the names that are given.
+
+    Of a loop or a `with` around the line, what stands inside before it counts.
+    """
+    flat = [s for s in _flat(body, line) if s.lineno < line]
+    wanted = {n.id for v in values for n in ast.walk(v) if isinstance(n, ast.Name)} - given
+    result = list[ast.stmt]()
+    for statement in reversed(flat):
+        bound = {n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        bound |= _changed(statement)
+        if isinstance(statement, _MAKING) and bound & wanted:
+            result.insert(0, statement)
+            wanted = (wanted - (bound if isinstance(statement, ast.Assign) else set())) | (
+                {n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)} - given
+            )
+    return result
+
+
+_MAKING = (ast.Assign, ast.AugAssign, ast.With, ast.For, ast.If, ast.Expr)
+
+
+def _flat(body: Sequence[ast.stmt], line: int) -> list[ast.stmt]:
+    """Return statements in order; one that the line stands inside is replaced by those in it."""
+    result = list[ast.stmt]()
+    for s in body:
+        inside = s.lineno < line <= (s.end_lineno or s.lineno)
+        if inside and isinstance(s, ast.With | ast.For | ast.If | ast.While):
+            result += _flat(s.body, line)
+            continue
+        result.append(s)
+    return result
+
+
+def _changed(statement: ast.stmt) -> set[str]:
+    """Return names whose value a statement changes in place: `x.uniform_()`, `x[0] = 1`."""
+    names = set[str]()
+    if isinstance(statement, ast.Expr) and isinstance(call := statement.value, ast.Call):
+        if isinstance(call.func, ast.Attribute) and call.func.attr.endswith("_"):
+            names |= {n.id for n in ast.walk(call.func.value) if isinstance(n, ast.Name)}
+    elif isinstance(statement, ast.Assign | ast.AugAssign):
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        parts = (t.value for t in targets if isinstance(t, ast.Subscript | ast.Attribute))
+        names |= {v.id for v in parts if isinstance(v, ast.Name)}
+    return names
+
+
+def _called(node: ast.AST) -> set[str]:
+    calls = (n.func for n in ast.walk(node) if isinstance(n, ast.Call))
+    return {f.attr if isinstance(f, ast.Attribute) else f.id for f in calls if isinstance(f, ast.Attribute | ast.Name)}
+
+
+class Renamed(ast.NodeTransformer):
+    """Names of the program and its numbers, by expressions of the target."""
+
+    def __init__(self, given: Mapping[str, str], numbers: Mapping[float, str]) -> None:
+        self.given, self.numbers = given, numbers
+
+    def visit_Constant(self, node: ast.Constant) -> ast.expr:
+        number = node.value if isinstance(node.value, int | float) and not isinstance(node.value, bool) else None
+        known = None if number is None else self.numbers.get(number)
+        return node if known is None else ast.copy_location(parsing.expression(known), node)
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        known = self.given.get(node.id)
+        if known is None:
+            return node
+        if isinstance(node.ctx, ast.Load):
+            return ast.copy_location(parsing.expression(known), node)
+        return ast.copy_location(ast.Name(known, node.ctx), node) if known.isidentifier() else node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        node.name = self.given.get(node.name, node.name)
+        self.generic_visit(node)
+        return node
