@@ -1,17 +1,20 @@
-"""`and`, `or` and `not` in kernels with the meaning of Triton's compiler; its interpreter uses Python's.
+"""`and`, `or`, `not` and loops in kernels with the meaning of Triton's compiler; its interpreter uses Python's.
 
-Operands that are tensors are all evaluated, and combined element by element. Relies on the interpreter rewriting each
-kernel with `FunctionRewriter.ast_transformer`, in a module where its own names can be reached.
+The variable of a loop over a range is a tensor, which has a type and methods. Operands of logical operators that are
+tensors are all evaluated, and combined element by element. Relies on the interpreter rewriting each kernel with
+`FunctionRewriter.ast_transformer`, in a module where its own names can be reached.
 """
 
 import ast
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 from triton import language as tl
 from triton.runtime import interpreter
 
-_BOTH, _NOT = "_pgo_agent_logical", "_pgo_agent_not"
+_BOTH, _NOT, _COUNTED = "_pgo_agent_logical", "_pgo_agent_not", "_pgo_agent_counted"
 
 
 def logical(name: str, *operands: Callable[[], Any]) -> Any:
@@ -36,6 +39,17 @@ def negated(operand: Any) -> Any:
     return operand.__not__() if isinstance(operand, tl.tensor) and operand.shape else not operand
 
 
+def counted(*bounds: Any, **_options: Any) -> Iterator[Any]:
+    """Yield the numbers of a range as tensors: of 32 bits, or of 64 where a bound has or needs as many."""
+    wide = any(isinstance(b, tl.tensor) and b.dtype.primitive_bitwidth > 32 for b in bounds)
+    numbers = range(*(operator.index(getattr(b, "value", b)) for b in bounds))
+    ends = (numbers.start, numbers.stop)
+    wide = wide or not all(-(1 << 31) <= n < 1 << 31 for n in ends)
+    kind, dtype = (tl.int64, np.int64) if wide else (tl.int32, np.int32)
+    for n in numbers:
+        yield tl.tensor(interpreter.TensorHandle(np.array([n], dtype=dtype), kind), kind)
+
+
 class Transformer(interpreter.ASTTransformer):
     """Triton's transformer, which also rewrites the logical operators."""
 
@@ -51,6 +65,12 @@ class Transformer(interpreter.ASTTransformer):
         operands = [ast.Lambda(args=empty, body=self.visit(v)) for v in node.values]
         return ast.copy_location(_call(_BOTH, ast.Constant(value=name), *operands), node)
 
+    def visit_For(self, node: ast.For) -> Any:  # noqa: N802
+        self.generic_visit(node)
+        if isinstance(node.iter, ast.Call) and ast.unparse(node.iter.func).rpartition(".")[2] == "range":
+            node.iter.func = ast.copy_location(ast.Name(id=_COUNTED, ctx=ast.Load()), node.iter.func)
+        return node
+
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:  # noqa: N802
         node.operand = self.visit(node.operand)
         return ast.copy_location(_call(_NOT, node.operand), node) if isinstance(node.op, ast.Not) else node
@@ -64,4 +84,5 @@ def install() -> None:
     """Replace the transformer. Call it before a candidate is imported."""
     setattr(interpreter, _BOTH, logical)
     setattr(interpreter, _NOT, negated)
+    setattr(interpreter, _COUNTED, counted)
     interpreter.FunctionRewriter.ast_transformer = Transformer()

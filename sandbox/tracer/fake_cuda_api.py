@@ -5,6 +5,7 @@ that was asked for, and refuses what a recorded plan cannot hold: streams, event
 """
 
 import contextlib
+import functools
 import sys
 import types
 from collections.abc import Callable
@@ -183,6 +184,25 @@ def _zero() -> Callable[..., int]:
     return lambda *a, **k: 0
 
 
+def compiled(wrap: Callable[[Any], Any]) -> Callable[..., Any]:
+    """Return what stands in for `torch.compile`, as a function and as a decorator with options."""
+
+    def compile_(model: Any = None, **_options: Any) -> Any:
+        return wrap if model is None else wrap(model)
+
+    return compile_
+
+
+def refused_when_called(refusals: Refusals, function: Any) -> Any:
+    """Return a function that is refused once it is called: libraries decorate functions that no launcher needs."""
+
+    @functools.wraps(function, updated=())
+    def call(*_args: Any, **_options: Any) -> NoReturn:
+        refusals.refuse("a function of torch.compile cannot be held by a recorded plan")
+
+    return call
+
+
 def patch_torch(d: Device, refusals: Refusals) -> None:
     properties, capability = _properties(d), divmod(d.arch, 10)
     answers = dict(
@@ -212,6 +232,6 @@ def patch_torch(d: Device, refusals: Refusals) -> None:
         setattr(torch.cuda, name, refusals.refused(f"torch.cuda.{name}"))
     torch.cuda.stream = refusals.refuser("torch.cuda.stream")
     torch.version.cuda = torch.version.cuda or "13.0"
-    torch.compile = refusals.refuser("torch.compile")
+    torch.compile = compiled(lambda function: refused_when_called(refusals, function))
     torch.library.wrap_triton = torch._library.triton.wrap_triton = lambda kernel: kernel
     triton.testing.do_bench = triton.testing.do_bench_cudagraph = refusals.refuser("triton.testing.do_bench")

@@ -89,13 +89,15 @@ class Watch(TorchDispatchMode):
         frame: FrameType | None = sys._getframe()
         found: Call | None = None
         outer: FrameType | None = None  # the frame that called it
+        between, via = list[str](), list[str]()  # files of the frames so far, and of those below the launcher
         inner = "no function of the file"
         while frame is not None:
+            between.append(frame.f_code.co_filename)
             if self.watched(frame.f_code.co_filename):
                 call = self._open.get(frame) or Call(frame, _arguments(frame))
                 inner = call.name if inner.startswith("no ") else inner
                 if call.callable and call.given_tensors:
-                    found, outer = call, frame.f_back
+                    found, outer, via = call, frame.f_back, list(dict.fromkeys(between))
             frame = frame.f_back
         if found is None:
             self.note(f"{inner} launches {kernel.__name__}, and no function that is given tensors does")
@@ -103,7 +105,8 @@ class Watch(TorchDispatchMode):
         if not found.launches and len(self.calls) < MOST_CALLS:
             self.calls.append(found)
             found.site = self._site(outer)
-        found.launches.append({"kernel": kernel.__name__, "file": _file(kernel), "grid": grid, "args": arguments})
+        launch = {"kernel": kernel.__name__, "file": _file(kernel), "grid": grid, "args": arguments}
+        found.launches.append(launch | {"via": [f for f in via if not f.startswith("<")]})
 
     def _site(self, frame: FrameType | None) -> dict[str, Any] | None:
         """Return the line of the user's own program from which a launcher was called, with its names."""

@@ -54,6 +54,7 @@ def _watched(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
         for name in names:
             setattr(owner, name, lambda *a, **k: None)
     torch.Generator = fake_gpu.AnyGenerator
+    torch.compile = fake_cuda_api.compiled(lambda function: function)
     os.chdir(folder / request["cwd"])
     error = ""
     try:

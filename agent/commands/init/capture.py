@@ -48,7 +48,9 @@ def write(
     seen, base = program.watch(inside, device.key, asked, path)
     texts = _texts(seen, asked, base)
     checks = [(c, texts[c.file]) for c in seen.checks if c.file in texts]
-    groups = captured_calls.groups(path, text, seen.calls, checks, texts, launcher)
+    through = {f for c in seen.calls for launch in c.launches for f in (launch["file"], *launch["via"])}
+    sources = {f: found for f in through if (found := program.outside(f, base))}
+    groups = captured_calls.groups(path, text, seen.calls, checks, texts, sources, base.resolve(), launcher)
     if to is not None and len(groups) > 1:
         names = ", ".join(g.name for g in groups)
         raise UsageFault(f"-o names one file, and the program calls {len(groups)} launchers: {names}", "add --launcher")

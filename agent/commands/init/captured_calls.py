@@ -11,8 +11,10 @@ from pathlib import Path
 
 import libcst as cst
 from pgo_agent.agent.commands.init import cases as sizing
+from pgo_agent.agent.commands.init import inlined
+from pgo_agent.agent.commands.init.inlined import Modules
 from pgo_agent.agent.commands.init.seen import Call, Check, Tensor, tensors
-from pgo_agent.agent.kernel_part import Block, blocks, used_by
+from pgo_agent.agent.kernel_part import Block
 from pgo_agent.agent.moves.analysis import cst_util
 from pgo_agent.agent.moves.analysis.stored_pointers import written
 from pgo_agent.sandbox import parsing
@@ -29,6 +31,7 @@ class Captured:
     backward: Call | None  # of the same autograd Function, if it was seen
     checks: tuple[tuple[Check, str], ...]  # the program's comparisons, with the text of their file
     program: str  # text of the file from which the first call was made; empty: not known
+    modules: Modules  # that may be taken into the target
 
     @property
     def name(self) -> str:
@@ -48,15 +51,18 @@ class Captured:
 
     @cached_property
     def needed(self) -> list[Block]:
-        """The blocks of the file that the launcher needs, in order."""
-        parts = blocks(self.text)
-        root = next(i for i, b in enumerate(parts) if self.name in b.names)
-        return [parts[i] for i in sorted(used_by(parts, {root}))]
+        """The blocks that the launcher needs of its file and of those that launch for it, in order."""
+        return inlined.needed(self.path, self.text, {self.name}, self.modules)
+
+    @property
+    def part(self) -> str:
+        """Their text."""
+        return "".join(b.text for b in self.needed).strip("\n")
 
     @cached_property
     def changed(self) -> list[str]:
         """Arguments of forward and backward that a kernel writes into."""
-        module = cst.parse_module(self.text)
+        module = cst.parse_module(self.part)
         by_name = cst_util.functions(module)
         calls = self.pair
         stored = {
@@ -102,11 +108,13 @@ def groups(
     calls: Sequence[Call],
     checks: Sequence[tuple[Check, str]],
     texts: Mapping[str, str],
+    files: Mapping[str, Path],
+    repository: Path,
     launcher: str | None,
 ) -> list[Captured]:
     """Return what a target is made from, for each launcher or the one that is named. Raises UsageFault for another.
 
-    `texts`: of the program's files.
+    `texts`: of the program's files. `files`: those that kernels were launched through, by what they were called there.
     """
     by_name: dict[str, list[Call]] = {}
     for call in calls:
@@ -121,7 +129,13 @@ def groups(
         site = alike[0].site
         program = texts.get(site.file, "") if site else ""
         if launcher in (None, name):
-            result.append(Captured(path, text, alike, backwards.get(alike[0].context), tuple(checks), program))
+            backward = backwards.get(alike[0].context)
+            launches = (launch for c in (alike[0], backward) if c for launch in c.launches)
+            pairs = [(launch["file"], launch["via"]) for launch in launches]
+            kernels = frozenset(files[f].resolve() for f, _ in pairs if f in files)
+            between = frozenset(files[f].resolve() for _, via in pairs for f in via if f in files)
+            modules = Modules(kernels, between, repository)
+            result.append(Captured(path, text, alike, backward, tuple(checks), program, modules))
     return result
 
 

@@ -52,7 +52,7 @@ def _values(captured: Captured, less: int, own: bool) -> dict[str, Any]:
         "path": captured.path.name,
         "launcher": captured.name,
         "calls": f"{count} calls" if count > 1 else "one call",
-        "part": render.kernel_part(captured.path, captured.needed),
+        "part": captured.part,
         "torch": any("torch" in b.names for b in captured.needed),
         "function": captured.calls[0].context is not None,
         "wrapped": captured.name != "kernel",

@@ -138,10 +138,10 @@ def _elements(dims: Sequence[str]) -> str:
 
 def kernel_part(path: Path, needed: Sequence[Block]) -> str:
     """Return what the launcher needs of its file, with imports that work elsewhere, too."""
-    return "".join(_absolute(path, b.text) if b.imports else b.text for b in needed).strip("\n")
+    return "".join(absolute(path, b.text) if b.imports else b.text for b in needed).strip("\n")
 
 
-def _absolute(path: Path, text: str) -> str:
+def absolute(path: Path, text: str) -> str:
     """Return the text with relative imports made absolute; unchanged when the file is in no package."""
     package = _package(path)
     for node in parsing.module(text).body:

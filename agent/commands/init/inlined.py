@@ -1,0 +1,150 @@
+"""Puts what a launcher needs of several files into one text: functions of other modules in place of their imports.
+
+A module is taken in where a launched kernel is reached through it, so that the kernel can be changed, and where the
+sandbox could not import it, because it lies in the user's own repository. Relies on `agent/kernel_part.py` to cut files
+into blocks. It reads text and imports nothing.
+"""
+
+import ast
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pgo_agent.agent.commands.init import command, render
+from pgo_agent.agent.kernel_part import Block, blocks, mentioned, used_by
+from pgo_agent.sandbox import parsing, target
+
+DEEP = 16  # imports of imports that are followed
+
+
+class _Clash(Exception):
+    """Two files define one name, or nothing of a file is wanted."""
+
+
+@dataclass(frozen=True)
+class Modules:
+    """Which modules may be taken in."""
+
+    kernels: frozenset[Path]  # files of launched kernels
+    between: frozenset[Path]  # files through which they were launched
+    repository: Path  # of the user
+
+    def wanted(self, file: Path) -> bool:
+        return file in self.kernels or file in self.between or self.own(file)
+
+    def own(self, file: Path) -> bool:
+        """Whether only the user has it."""
+        return file.is_relative_to(self.repository) and "site-packages" not in file.parts
+
+
+def needed(path: Path, text: str, names: set[str], modules: Modules) -> list[Block]:
+    """Return the blocks that names of a file need, in order, with those of other files.
+
+    Where two files define one name, the import of the second stays.
+    """
+    inliner = _Inliner(modules)
+    inliner.take(path.resolve(), text, names)
+    return inliner.result
+
+
+class _Inliner:
+    def __init__(self, modules: Modules) -> None:
+        self.modules = modules
+        self.result: list[Block] = []
+        self._taken = set[tuple[Path, int]]()
+        self._owners = dict[str, Path]()
+
+    def take(self, path: Path, text: str, names: set[str]) -> None:
+        """Add what names of a file need. Raises _Clash."""
+        parts = blocks(text)
+        roots = {i for i, b in enumerate(parts) if b.names & names}
+        for i in sorted(used_by(parts, roots)):
+            if (path, i) in self._taken:
+                continue
+            self._taken.add((path, i))
+            if parts[i].imports:
+                self._import(path, parts[i])
+            else:
+                self._own(path, parts[i].names)
+                self.result.append(parts[i])
+
+    def _own(self, path: Path, names: frozenset[str]) -> None:
+        if any(self._owners.setdefault(n, path) != path for n in names):
+            raise _Clash
+
+    def _import(self, path: Path, block: Block) -> None:
+        """Add an import: what it brings from wanted files, and the rest of it as it is."""
+        left = list[ast.stmt]()
+        for node in block.nodes:
+            aliases = node.names if isinstance(node, ast.ImportFrom) else []
+            stay = [a for a in aliases if not (isinstance(node, ast.ImportFrom) and self._inlined(path, node, a))]
+            if isinstance(node, ast.ImportFrom) and stay != aliases:
+                left += [ast.ImportFrom(node.module, stay, node.level)] if stay else []
+            else:
+                left.append(node)
+        if left != list(block.nodes):
+            block = _block("".join(f"{ast.unparse(n)}\n" for n in left)) if left else _block("")
+        text = render.absolute(path, block.text)
+        if text.strip() and not any(b.text.strip() == text.strip() for b in self.result):
+            self.result.append(Block(text, block.nodes, block.names, block.loads))
+
+    def _inlined(self, path: Path, node: ast.ImportFrom, alias: ast.alias) -> bool:
+        """Add what an import brings, if it comes from a wanted file; return whether it was added."""
+        found = resolve(path, node, alias.name)
+        if found is None or not self.modules.wanted(found[0]):
+            return False
+        file, name = found
+        before = list(self.result), set(self._taken), copy.copy(self._owners)
+        try:
+            self.take(file, target.text(file), {name})
+            added = {f for f, _ in self._taken - before[1]}
+            if added and not (self.modules.own(file) or added & self.modules.kernels):
+                raise _Clash  # a wrapper: no kernel is reached through it
+            if (local := alias.asname or alias.name) != name:
+                self._own(path, frozenset({local}))
+                self.result.append(_block(f"{local} = {name}\n"))
+        except (_Clash, RecursionError):
+            self.result, self._taken, self._owners = before
+            return False
+        return True
+
+
+def _block(text: str) -> Block:
+    nodes = tuple(parsing.module(text).body)
+    names = frozenset[str]().union(*(target.names_of(n) for n in nodes))
+    return Block(text, nodes, names, frozenset(mentioned(nodes)))
+
+
+def resolve(path: Path, node: ast.ImportFrom, name: str, deep: int = DEEP) -> tuple[Path, str] | None:
+    """Return the file that defines an imported name, and its name there; None where it cannot be told from text."""
+    file = _module(path, node)
+    if file is None or not deep:
+        return None
+    for inner in parsing.module(target.text(file)).body:
+        if isinstance(inner, ast.ImportFrom):
+            alias = next((a for a in inner.names if (a.asname or a.name) == name), None)
+            if alias is not None:
+                return resolve(file, inner, alias.name, deep - 1)
+        elif name in target.names_of(inner):
+            return file, name
+    return None
+
+
+def _module(path: Path, node: ast.ImportFrom) -> Path | None:
+    """Return the file of a module that a file imports from."""
+    parts = node.module.split(".") if node.module else []
+    if node.level:
+        folders: Sequence[Path] = [path.parents[node.level - 1]] if node.level <= len(path.parents) else []
+    else:
+        installed = command.located(node.module or "")
+        if installed.suffix == ".py" and installed.is_file():
+            return installed.resolve()
+        folders = path.parents
+    for folder in folders:
+        for file in (folder.joinpath(*parts, "__init__.py"), folder.joinpath(*parts).with_suffix(".py")):
+            if parts and file.is_file():
+                return file.resolve()
+        if node.level and not parts and (folder / "__init__.py").is_file():
+            return (folder / "__init__.py").resolve()
+    return None
