@@ -1,6 +1,6 @@
 import torch
-import torch.nn.functional as F
 from cut_cross_entropy import linear_cross_entropy
+from torch.nn import functional as F
 
 
 def test_backward():
