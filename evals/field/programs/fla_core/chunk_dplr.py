@@ -10,7 +10,8 @@ def reference(q, k, v, a, b, gk):
     for t in range(T):
         qt, kt, vt, at, bt = (x[:, t].float() for x in (q, k, v, a, b))
         read = torch.einsum("bhk,bhkv->bhv", at, state)
-        state = state * gk[:, t, ..., None].exp() + bt[..., None] * read[..., None, :] + kt[..., None] * vt[..., None, :]
+        new = bt[..., None] * read[..., None, :] + kt[..., None] * vt[..., None, :]
+        state = state * gk[:, t, ..., None].exp() + new
         rows.append(torch.einsum("bhk,bhkv->bhv", qt * D**-0.5, state))
     return torch.stack(rows, dim=1)
 
