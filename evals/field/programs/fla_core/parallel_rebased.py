@@ -16,6 +16,6 @@ scores = torch.einsum("bqhk,bshk->bhqs", q.float(), k.float()) * K**-0.5
 expected_out = torch.einsum("bhqs,bshv->bqhv", scores.square().tril(), v.float())
 expected = torch.autograd.grad(expected_out, (q, k, v), grad.float())
 
-torch.testing.assert_close(out.float(), expected_out, rtol=2e-2, atol=1.0)
+torch.testing.assert_close(out.float(), expected_out, rtol=2e-2, atol=1.5)
 for actual_grad, expected_grad in zip(actual, expected, strict=True):
     torch.testing.assert_close(actual_grad, expected_grad, rtol=2e-2, atol=1e-1)

@@ -10,4 +10,4 @@ scores = (q.float() @ k.float().transpose(-1, -2)) * 128**-0.5
 expected = (scores.softmax(dim=-1) @ v.float()).half()
 
 actual = sageattn(q, k, v, tensor_layout="HND", is_causal=False)
-torch.testing.assert_close(actual, expected, rtol=5e-2, atol=1e-2)
+torch.testing.assert_close(actual, expected, rtol=5e-2, atol=4e-3)

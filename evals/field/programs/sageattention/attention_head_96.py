@@ -12,4 +12,4 @@ def test_head_dim_96():
     q, k, v = (torch.randn(1, 2048, 32, 96, device="cuda", dtype=torch.bfloat16) for _ in range(3))
     expected = attention(q, k, v).bfloat16()
     actual = sageattn(q, k, v, tensor_layout="NHD", is_causal=False)
-    torch.testing.assert_close(actual, expected, rtol=5e-2, atol=1e-2)
+    torch.testing.assert_close(actual, expected, rtol=5e-2, atol=4e-3)
