@@ -14,13 +14,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from pgo_agent.agent.commands.init import command
 from pgo_agent.agent.exit_codes import Exit
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.evals.field import merge
 from pgo_agent.evals.field.suite import HINT, PROGRAMS, RUNNERS, FieldKernel
 
 SECONDS = 900.0  # of one command
-MARK = "to write"
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,10 @@ def make(kernel: FieldKernel, folder: Path, check: bool, settings: RunSettings) 
         program = shutil.copy(PROGRAMS / kernel.program, place)
         launcher = ["--launcher", kernel.launcher] if kernel.launcher else []
         options = ["-o", str(file), "--force", *launcher, *_sandbox(settings)]
-        command = ["init", kernel.file, *options, "--", *RUNNERS[kernel.run], Path(program).name]
+        words = ["init", kernel.file, *options, "--", *RUNNERS[kernel.run], Path(program).name]
         file.unlink(missing_ok=True)
         began = time.monotonic()
-        done = _run(command, place)
+        done = _run(words, place)
         seconds = time.monotonic() - began
         if not file.exists():
             return _row(kernel, file, seconds, _last(done))
@@ -68,7 +68,7 @@ def make(kernel: FieldKernel, folder: Path, check: bool, settings: RunSettings) 
 def _row(kernel: FieldKernel, file: Path, seconds: float, said: str) -> FieldTarget:
     own = merge.lines(kernel.by_hand.read_text()) if kernel.by_hand else 0
     written = file.exists()
-    left = sum(f"# {MARK}" in line for line in file.read_text().splitlines()) if written else 0
+    left = len(command.marks(file)[0]) if written else 0
     return FieldTarget(
         kernel.name,
         kernel.package,

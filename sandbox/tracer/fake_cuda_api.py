@@ -16,6 +16,7 @@ import torch._library.triton
 import triton
 import triton.testing
 from pgo_agent.sandbox.devices import Device
+from pgo_agent.sandbox.tracer import nvidia_smi
 from triton.backends.compiler import GPUTarget
 
 
@@ -233,5 +234,8 @@ def patch_torch(d: Device, refusals: Refusals) -> None:
     torch.cuda.stream = refusals.refuser("torch.cuda.stream")
     torch.version.cuda = torch.version.cuda or "13.0"
     torch.compile = compiled(lambda function: refused_when_called(refusals, function))
+    for name in ("_cuda_getCurrentRawStream", "_cuda_getDevice", "_cuda_exchangeDevice", "_cuda_maybeExchangeDevice"):
+        setattr(torch._C, name, _zero())
+    nvidia_smi.install(d.name)
     torch.library.wrap_triton = torch._library.triton.wrap_triton = lambda kernel: kernel
     triton.testing.do_bench = triton.testing.do_bench_cudagraph = refusals.refuser("triton.testing.do_bench")

@@ -2,14 +2,16 @@
 
 A function is seen through Python's profile hook when it begins and ends, so its arguments are those that it was called
 with. Of the frames that a launch stands in, the outermost function of the watched file that was given a tensor is the
-launcher. Relies on `fake_gpu.py` for the stand-in GPU; computes nothing, so values of tensors are not known.
+launcher; where no check looks at its tensors, an outer one of its package is, whose tensors are checked. Relies on
+`fake_gpu.py` for the stand-in GPU; computes nothing, so values of tensors are not known.
 """
 
 import sys
 import threading
 from collections.abc import Callable
+from inspect import CO_VARARGS, CO_VARKEYWORDS
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
@@ -28,12 +30,14 @@ _DRAWS = ("randn", "randn_like", "normal_", "rand", "rand_like", "uniform_")
 
 
 class Call:
-    """One call of a function of the watched file."""
+    """One call of a function of the watched file, or of its package."""
 
     def __init__(self, frame: FrameType, args: dict[str, Any]) -> None:
         code = frame.f_code
         self.file, self.name, self.line, self.args = code.co_filename, code.co_qualname, code.co_firstlineno, args
+        self.whole = not any(frame.f_locals.get(n) for n in _variadic(code))  # its arguments are all named
         self.launches: list[dict[str, Any]] = []
+        self.used = False  # something was launched in it
         self.result: Any = None
         self.context = args.get("ctx")  # of an autograd Function
         self.site: dict[str, Any] | None = None  # the line of the user's program that led to it, and its names
@@ -42,7 +46,7 @@ class Call:
     def callable(self) -> bool:
         """Whether a target can call it: a function of its module, or a method of an autograd Function."""
         owner, _, method = self.name.rpartition(".")
-        plain = not owner and "<" not in self.name
+        plain = not owner and "<" not in self.name and self.whole
         return plain or ("ctx" in self.args and method in FUNCTION_METHODS and "<" not in self.name)
 
     @property
@@ -53,10 +57,12 @@ class Call:
 class Watch(TorchDispatchMode):
     """Enter it around the program; `calls`, `checks` and `notes` hold what was seen."""
 
-    def __init__(self, watched: Callable[[str], bool]) -> None:
+    def __init__(self, watched: Callable[[str], bool], around: Callable[[str], bool], launcher: str = "") -> None:
+        """`watched`: whether a file's functions are launchers; `around`: whether it is of the same package, so that
+        they may be. `launcher`: the one that is asked for."""
         super().__init__()
-        self.watched = watched  # whether functions of a file are watched
-        self.calls: list[Call] = []
+        self.watched, self.around, self.launcher = watched, around, launcher
+        self.launches: list[tuple[dict[str, Any], list[Call], int, dict[str, Any] | None]] = []
         self.checks: list[dict[str, Any]] = []
         self.notes: dict[str, None] = {}
         self._open: dict[FrameType, Call] = {}
@@ -79,34 +85,70 @@ class Watch(TorchDispatchMode):
         super().__exit__(*error)
 
     def _profile(self, frame: FrameType, event: str, value: Any) -> None:
-        if event == "call" and self.watched(frame.f_code.co_filename):
+        if event == "call" and self._in_scope(frame):
             self._open[frame] = Call(frame, _arguments(frame))
-        elif event == "return" and (call := self._open.pop(frame, None)) and call.launches:
+        elif event == "return" and (call := self._open.pop(frame, None)) and call.used:
             call.result = value
 
+    def _in_scope(self, frame: FrameType) -> bool:
+        file = frame.f_code.co_filename
+        return self.watched(file) or self.around(file)
+
     def launched(self, kernel: Any, grid: tuple[int, int, int], arguments: dict[str, Any]) -> None:
-        """Note a launch in the call of its launcher."""
+        """Note a launch with the functions that it stands in and that could be its launcher, the innermost first."""
         frame: FrameType | None = sys._getframe()
-        found: Call | None = None
-        outer: FrameType | None = None  # the frame that called it
-        between, via = list[str](), list[str]()  # files of the frames so far, and of those below the launcher
-        inner = "no function of the file"
+        chain, own = list[Call](), -1  # `own`: the outermost of the watched file
+        site: FrameType | None = None
+        files, inner = dict[str, None](), ""
         while frame is not None:
-            between.append(frame.f_code.co_filename)
-            if self.watched(frame.f_code.co_filename):
+            file = frame.f_code.co_filename
+            files.setdefault(file)
+            if self._in_scope(frame):
                 call = self._open.get(frame) or Call(frame, _arguments(frame))
-                inner = call.name if inner.startswith("no ") else inner
+                inner = inner or (call.name if self.watched(file) else "")
                 if call.callable and call.given_tensors:
-                    found, outer, via = call, frame.f_back, list(dict.fromkeys(between))
+                    chain.append(call)
+                    own = len(chain) - 1 if self.watched(file) else own
+            site = frame if site is None and _theirs(file) and not self.around(file) and chain else site
             frame = frame.f_back
-        if found is None:
-            self.note(f"{inner} launches {kernel.__name__}, and no function that is given tensors does")
+        if not (own >= 0 or ((inner or self.watched(_file(kernel))) and chain)):
+            who = inner or "no function of the file"
+            self.note(f"{who} launches {kernel.__name__}, and no function that is given tensors does")
             return
-        if not found.launches and len(self.calls) < MOST_CALLS:
-            self.calls.append(found)
-            found.site = self._site(outer)
+        for call in chain:
+            call.used = True
         launch = {"kernel": kernel.__name__, "file": _file(kernel), "grid": grid, "args": arguments}
-        found.launches.append(launch | {"via": [f for f in via if not f.startswith("<")]})
+        launch["via"] = [f for f in files if not f.startswith("<")]
+        self.launches.append((launch, chain, max(own, 0), None if site is None else self._line(site)))
+
+    def _calls(self) -> list[Call]:
+        """Return the calls of launchers with their launches: of each launch one of the functions that it stood in."""
+        looked_at = {s for c in self.checks for side in c["sides"] for s in self._sources(side)}
+        calls = dict[Call, None]()
+        for launch, chain, own, site in self.launches:
+            call = self._launcher(chain, own, looked_at)
+            if call not in calls and len(calls) >= MOST_CALLS:
+                continue
+            calls.setdefault(call)
+            call.site = call.site or site
+            call.launches.append(launch)
+        return list(calls)
+
+    def _launcher(self, chain: list[Call], own: int, looked_at: set[int]) -> Call:
+        asked = (c for c in chain if self.launcher in (c.name, c.name.rpartition(".")[0]))
+        if self.launcher and (found := next(asked, None)):
+            return found
+        context, backward = chain[own].context, ".backward"
+        all_calls = (c for _, others, _, _ in self.launches for c in others)
+        if context is not None and any(c.context is context and c.name.endswith(backward) for c in all_calls):
+            return chain[own]
+        return next((c for c in chain[own:] if self._tensors(c) & looked_at), chain[own])
+
+    def _tensors(self, call: Call) -> set[int]:
+        return {self.storage(t) for t in tree_leaves((call.args, call.result)) if isinstance(t, torch.Tensor)}
+
+    def _sources(self, side: dict[str, Any]) -> list[int]:
+        return [side["storage"], *side["copied"]] if "storage" in side else []
 
     def _site(self, frame: FrameType | None) -> dict[str, Any] | None:
         """Return the line of the user's own program from which a launcher was called, with its names."""
@@ -135,9 +177,26 @@ class Watch(TorchDispatchMode):
                 return body(*args, **kwargs)
         if name in ("_local_scalar_dense", "is_nonzero", "equal"):
             return self._value(args[0], name)
+        if name in ("nonzero", "masked_select"):
+            return self._all(args[0], name)
         out = func(*args, **kwargs)
+        if func._schema.is_mutable and name != "copy_":
+            self._changed(args)
         self._drawn(name, args, kwargs, out)
         return out
+
+    def _changed(self, args: Any) -> None:
+        """Forget what is known of the values of a tensor that an op writes into."""
+        if args and isinstance(args[0], torch.Tensor):
+            self._copied.pop(self.storage(args[0]), None)
+            self._recipes.pop(self.storage(args[0]), None)
+
+    def _all(self, tensor: Any, name: str) -> Any:
+        """Return what an op gives whose result is as long as values say: as if it took every element."""
+        self.note(f"the program asked which elements hold{_where()}: all of them were given")
+        if name == "nonzero":
+            return torch.empty((tensor.numel(), tensor.dim()), dtype=torch.int64, device=tensor.device)
+        return torch.empty((tensor.numel(),), dtype=tensor.dtype, device=tensor.device)
 
     def _value(self, tensor: Any, name: str) -> Any:
         if getattr(tensor, "constant", None) is not None:
@@ -226,11 +285,14 @@ class Watch(TorchDispatchMode):
             return {"list": [self.plain(v) for v in value], "tuple": isinstance(value, tuple)}
         return {"other": type(value).__name__}
 
-    def _context(self, context: Any) -> int:
-        """Return a number that a Function's forward and backward share."""
-        return next((i for i, c in enumerate(self.calls) if c.context is context), -1)
-
     def as_json(self) -> dict[str, Any]:
+        calls = self._calls()
+        contexts = [c.context for c in calls]
+
+        def shared(context: Any) -> int | None:
+            """Return a number that a Function's forward and backward share."""
+            return None if context is None else next(i for i, c in enumerate(contexts) if c is context)
+
         return {
             "calls": [
                 {
@@ -240,13 +302,13 @@ class Watch(TorchDispatchMode):
                     "args": {n: self.plain(v) for n, v in c.args.items()},
                     "result": self.plain(c.result),
                     "site": c.site,
-                    "context": None if c.context is None else self._context(c.context),
+                    "context": shared(c.context),
                     "launches": [
                         launch | {"args": {n: self.plain(v) for n, v in launch["args"].items()}}
                         for launch in c.launches
                     ],
                 }
-                for c in self.calls
+                for c in calls
             ],
             "checks": self.checks,
             "notes": list(self.notes),
@@ -257,6 +319,12 @@ def _arguments(frame: FrameType) -> dict[str, Any]:
     code = frame.f_code
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     return {n: frame.f_locals[n] for n in names if n in frame.f_locals}
+
+
+def _variadic(code: CodeType) -> tuple[str, ...]:
+    """Return the names of a function's `*args` and `**kwargs`."""
+    at = code.co_argcount + code.co_kwonlyargcount
+    return code.co_varnames[at : at + bool(code.co_flags & CO_VARARGS) + bool(code.co_flags & CO_VARKEYWORDS)]
 
 
 def _file(kernel: Any) -> str:

@@ -35,7 +35,17 @@ def _watched(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
     from pgo_agent.sandbox.tracer.user_calls import Watch
 
     files = {str(folder / name) if not name.startswith("/") else name for name in request["watched"]}
-    watch = Watch(files.__contains__)
+    package = [str(folder / name) if not name.startswith("/") else name for name in request["packages"]]
+    program = str(folder / request["cwd"] / request["args"][0]) if request["program"] == "script" else ""
+
+    def around(file: str) -> bool:
+        return (
+            file.startswith(tuple(f"{p}/" for p in package))
+            and file != program
+            and not Path(file).name.startswith("test_")
+        )
+
+    watch = Watch(files.__contains__, around, request["launcher"])
     refusals, addresses = fake_cuda_api.Refusals(), fake_gpu.Addresses()
 
     def launched(launcher: Any, grid: tuple[int, int, int], _handle: int, args: tuple[Any, ...]) -> None:

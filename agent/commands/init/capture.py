@@ -40,17 +40,17 @@ def write(
         raise UsageFault("both a program and --call are given", "give one of them")
     asked = program.of_command(words) if words else Program("call", (call or "",))
     path = command.located(file)
-    text = target.text(path)
+    target.text(path)  # raises UsageFault for what is no Python file
     if to is not None:
         command.refuse(to, path, force)
     device = devices.find(settings.device or DEFAULT_DEVICE)
     inside = box.choose(settings.sandbox, settings.python)
-    seen, base = program.watch(inside, device.key, asked, path)
+    seen, base = program.watch(inside, device.key, asked, path, launcher or "")
     texts = _texts(seen, asked, base)
     checks = [(c, texts[c.file]) for c in seen.checks if c.file in texts]
-    through = {f for c in seen.calls for launch in c.launches for f in (launch["file"], *launch["via"])}
+    through = {f for c in seen.calls for launch in c.launches for f in (c.file, launch["file"], *launch["via"])}
     sources = {f: found for f in through if (found := program.outside(f, base))}
-    groups = captured_calls.groups(path, text, seen.calls, checks, texts, sources, base.resolve(), launcher)
+    groups = captured_calls.groups(path, seen.calls, checks, texts, sources, base.resolve(), launcher)
     if to is not None and len(groups) > 1:
         names = ", ".join(g.name for g in groups)
         raise UsageFault(f"-o names one file, and the program calls {len(groups)} launchers: {names}", "add --launcher")

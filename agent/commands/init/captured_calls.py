@@ -17,7 +17,7 @@ from pgo_agent.agent.commands.init.seen import Call, Check, Tensor, tensors
 from pgo_agent.agent.kernel_part import Block
 from pgo_agent.agent.moves.analysis import cst_util
 from pgo_agent.agent.moves.analysis.stored_pointers import written
-from pgo_agent.sandbox import parsing
+from pgo_agent.sandbox import parsing, target
 from pgo_agent.sandbox.errors import UsageFault
 
 
@@ -104,7 +104,6 @@ class Captured:
 
 def groups(
     path: Path,
-    text: str,
     calls: Sequence[Call],
     checks: Sequence[tuple[Check, str]],
     texts: Mapping[str, str],
@@ -135,7 +134,9 @@ def groups(
             kernels = frozenset(files[f].resolve() for f, _ in pairs if f in files)
             between = frozenset(files[f].resolve() for _, via in pairs for f in via if f in files)
             modules = Modules(kernels, between, repository)
-            result.append(Captured(path, text, alike, backward, tuple(checks), program, modules))
+            of = files.get(alike[0].file, path)
+            text = target.text(of)
+            result.append(Captured(of, text, alike, backward, tuple(checks), program, modules))
     return result
 
 

@@ -46,8 +46,10 @@ def of_command(words: Sequence[str]) -> Program:
     raise UsageFault(f"this is run by no Python: {shlex.join(words)}", HINT)
 
 
-def watch(box: Box, device: str, program: Program, file: Path) -> tuple[Seen, Path]:
+def watch(box: Box, device: str, program: Program, file: Path, launcher: str) -> tuple[Seen, Path]:
     """Run the program; return what it did with the kernels of `file`, and the folder that was copied into the box.
+
+    `launcher`: the function to watch; empty: the one whose results are checked.
 
     Raises UsageFault when it launches none of them, with what ended it.
     """
@@ -61,7 +63,15 @@ def watch(box: Box, device: str, program: Program, file: Path) -> tuple[Seen, Pa
         inside = f"repo/{file.resolve().relative_to(base)}" if not installed else str(file.resolve())
         cwd = f"repo/{here.relative_to(base)}" if here.is_relative_to(base) else "repo"
         (folder / cwd).mkdir(parents=True, exist_ok=True)
-        request = {"device": device, "watched": [inside], "cwd": cwd, "program": program.kind, "args": program.args}
+        request = {
+            "device": device,
+            "watched": [inside],
+            "packages": [_package(file.resolve()) if installed else "repo"],
+            "launcher": launcher,
+            "cwd": cwd,
+            "program": program.kind,
+            "args": program.args,
+        }
         (folder / "request.json").write_text(json.dumps(request))
         ran = box.run("pgo_agent.sandbox.tracer.user_program", folder, SECONDS)
         try:
@@ -77,6 +87,12 @@ def watch(box: Box, device: str, program: Program, file: Path) -> tuple[Seen, Pa
             f"the program called no function of {file.name} that launches kernels{ended}{noted}{said}", HINT
         )
     return seen, base
+
+
+def _package(file: Path) -> str:
+    """Return the folder of the installed package that a file is part of."""
+    at = file.parts.index("site-packages") + 1
+    return str(Path(*file.parts[: at + 1])) if len(file.parts) > at + 1 else str(file.parent / file.stem)
 
 
 def outside(file: str, base: Path) -> Path | None:

@@ -122,12 +122,18 @@ def _changed(statement: ast.stmt) -> set[str]:
     names = set[str]()
     if isinstance(statement, ast.Expr) and isinstance(call := statement.value, ast.Call):
         if isinstance(call.func, ast.Attribute) and call.func.attr.endswith("_"):
-            names |= {n.id for n in ast.walk(call.func.value) if isinstance(n, ast.Name)}
+            names |= {_root(call.func.value)} - {""}
     elif isinstance(statement, ast.Assign | ast.AugAssign):
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        parts = (t.value for t in targets if isinstance(t, ast.Subscript | ast.Attribute))
-        names |= {v.id for v in parts if isinstance(v, ast.Name)}
+        names |= {n for t in targets if isinstance(t, ast.Subscript | ast.Attribute) and (n := _root(t))}
     return names
+
+
+def _root(node: ast.expr) -> str:
+    """Return the name that an expression is a part or a view of: `x` of `x.view(-1)[0].T`; empty for none."""
+    while isinstance(node, ast.Subscript | ast.Attribute | ast.Call):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _called(node: ast.AST) -> set[str]:

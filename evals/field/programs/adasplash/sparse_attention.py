@@ -15,9 +15,7 @@ def entmax15(scores):
 
 def test_adasplash():
     torch.manual_seed(0)
-    q, k, v = (
-        torch.randn(1, 16, 1024, 128, device="cuda", dtype=torch.bfloat16, requires_grad=True) for _ in range(3)
-    )
+    q, k, v = (torch.randn(1, 16, 1024, 128, device="cuda", dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
     out = adasplash(q, k, v, alpha=1.5, is_causal=True)
     with torch.no_grad():
         scores = (q.float() @ k.float().transpose(-1, -2)) * 128**-0.5
