@@ -21,9 +21,16 @@ def test_flash_attn_with_rotary():
     q = torch.randn(batch, heads, length, dim, device="cuda", dtype=torch.float16)
     k = torch.randn(batch, kv_heads, length, dim, device="cuda", dtype=torch.float16)
     v = torch.randn(batch, kv_heads, length, dim, device="cuda", dtype=torch.float16)
+    grad = torch.randn_like(q)
+    q, k, v = (x.requires_grad_() for x in (q, k, v))
     frequencies = 10000.0 ** (-torch.arange(0, dim, 2, device="cuda") / dim)
     angles = (torch.arange(length, device="cuda")[:, None] * frequencies).repeat_interleave(2, dim=-1)
     cos, sin = (x.half()[None, None] for x in (angles.cos(), angles.sin()))
 
     out = flash_attn_with_rotary(q, k, v, cos, sin, is_causal=True)
-    torch.testing.assert_close(out.float(), attention(q, k, v, angles), rtol=2e-2, atol=2e-2)
+    actual = torch.autograd.grad(out, (q, k, v), grad)
+    expected_out = attention(q, k, v, angles)
+    expected = torch.autograd.grad(expected_out, (q, k, v), grad.float())
+    torch.testing.assert_close(out.float(), expected_out, rtol=2e-2, atol=2e-2)
+    for actual_grad, expected_grad in zip(actual, expected, strict=True):
+        torch.testing.assert_close(actual_grad, expected_grad, rtol=3e-2, atol=5e-2)

@@ -7,8 +7,9 @@ def test_mixed_mm():
     tokens, inputs, outputs, group = 512, 4096, 4096, 128
     x = torch.randn(tokens, inputs, device="cuda", dtype=torch.float16)
     weight = torch.randint(0, 16, (inputs, outputs), device="cuda", dtype=torch.uint8)
-    scales = torch.rand(inputs // group, outputs, device="cuda", dtype=torch.float16) * 0.01
-    zeros = torch.randint(0, 16, (inputs // group, outputs), device="cuda").half()
+    # Stored by output, as HQQ does: the kernel counts on groups that are next to each other.
+    scales = (torch.rand(outputs, inputs // group, device="cuda", dtype=torch.float16) * 0.01).T
+    zeros = torch.randint(0, 16, (outputs, inputs // group), device="cuda").half().T
 
     actual = triton_mixed_mm(x, pack_2xint4(weight), scales, zeros, group)
 
