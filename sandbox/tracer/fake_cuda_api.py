@@ -6,7 +6,9 @@ that was asked for, and refuses what a recorded plan cannot hold: streams, event
 
 import contextlib
 import functools
+import multiprocessing
 import sys
+import threading
 import types
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -234,8 +236,13 @@ def patch_torch(d: Device, refusals: Refusals) -> None:
     torch.cuda.stream = refusals.refuser("torch.cuda.stream")
     torch.version.cuda = torch.version.cuda or "13.0"
     torch.compile = compiled(lambda function: refused_when_called(refusals, function))
+    cuda = torch.device("cuda", 0)
+    torch.accelerator.current_accelerator = lambda *a, **k: cuda
+    torch.accelerator.is_available = lambda: True
     for name in ("_cuda_getCurrentRawStream", "_cuda_getDevice", "_cuda_exchangeDevice", "_cuda_maybeExchangeDevice"):
         setattr(torch._C, name, _zero())
-    nvidia_smi.install(d.name)
+    nvidia_smi.install(d)
+    for name in ("Lock", "RLock"):  # the box allows no memory that processes share
+        setattr(multiprocessing, name, getattr(threading, name))
     torch.library.wrap_triton = torch._library.triton.wrap_triton = lambda kernel: kernel
     triton.testing.do_bench = triton.testing.do_bench_cudagraph = refusals.refuser("triton.testing.do_bench")

@@ -26,7 +26,7 @@ _STAND_INS: dict[type, Any] = {bool: True, int: 1, float: 0.0}  # for values of 
 _NOT_THEIRS = ("site-packages", "dist-packages", "/lib/python3")  # in the paths of files that are not the user's
 _KEEPS = ("_to_copy", "clone", "view", "_unsafe_view", "reshape", "permute", "transpose", "t", "detach", "contiguous")
 _COPIES = ("_to_copy", "clone", "contiguous", "copy_")
-_DRAWS = ("randn", "randn_like", "normal_", "rand", "rand_like", "uniform_")
+_DRAWS = ("randn", "randn_like", "normal_", "rand", "rand_like", "uniform_", "empty", "empty_like", "empty_strided")
 
 
 class Call:
@@ -66,6 +66,7 @@ class Watch(TorchDispatchMode):
         self.checks: list[dict[str, Any]] = []
         self.notes: dict[str, None] = {}
         self._open: dict[FrameType, Call] = {}
+        self._depth = 0
         self._storages: dict[int, int] = {}
         self._recipes: dict[int, dict[str, Any]] = {}  # how the values of a storage were drawn
         self._copied: dict[int, int] = {}  # storage -> the one that its values were copied from, in another type maybe
@@ -74,14 +75,17 @@ class Watch(TorchDispatchMode):
     # functions --------------------------------------------------------------------------------------------------------
 
     def __enter__(self) -> "Watch":
+        self._depth += 1  # it is entered again for the body of a custom op
         sys.setprofile(self._profile)
         threading.setprofile(self._profile)
         super().__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
-        sys.setprofile(None)
-        threading.setprofile(None)
+        self._depth -= 1
+        if not self._depth:
+            sys.setprofile(None)
+            threading.setprofile(None)
         super().__exit__(*error)
 
     def _profile(self, frame: FrameType, event: str, value: Any) -> None:

@@ -57,6 +57,7 @@ def _watched(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
     autotune.Sites([]).install()
     watch.install_checks()
     stand_in_backward.install()
+    torch.nn.Module._apply = fake_gpu.moved
     for owner, names in (
         (torch, ["manual_seed"]),
         (torch.cuda, ["manual_seed", "manual_seed_all", "reset_peak_memory_stats"]),

@@ -19,6 +19,7 @@ from pgo_agent.sandbox import parsing
 DEVICE = "generator.device"
 _FACTORIES = ("randn", "rand", "randint", "randperm")
 _LIKE = {"randn_like": "randn", "rand_like": "rand"}
+_EMPTY = {"empty": "zeros", "empty_like": "zeros_like", "new_empty": "new_zeros"}
 _IN_PLACE = ("normal_", "uniform_", "random_", "bernoulli_", "exponential_")
 
 
@@ -118,6 +119,8 @@ class _Inputs(Renamed, ast.NodeTransformer):
             more = {"generator": "generator"} | ({} if "device" in present else {"device": DEVICE})
             node.keywords = [k for k in node.keywords if k.arg != "generator"]
             node.keywords += [ast.keyword(n, parsing.expression(text)) for n, text in more.items()]
+        elif name in _EMPTY:  # what nobody wrote is no input
+            node.func.attr = _EMPTY[name]
         elif name in _IN_PLACE:
             node.keywords += [ast.keyword("generator", parsing.expression("generator"))]
         elif name == "cuda":
