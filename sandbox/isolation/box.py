@@ -73,6 +73,13 @@ class Box:
             ends_by = signal.SIGTERM if self.kind == "landlock" else signal.SIGKILL
             return process.anew(self._wrapped([self.python, "-B", *words], folder, *at.filters), at, ends_by)
 
+    def prepare(self, module: str, env: Mapping[str, str] | None = None) -> None:
+        """Begin what processes of a module are forked from, where this box forks: `run`, here and in forks of this
+        process, then need not wait for an import of torch."""
+        if self.kind == "bubblewrap" and self.forks and module in forkserver.LIBRARIES:
+            with contextlib.suppress(forkserver.Cold):
+                forkserver.begin(self.python, module, self._environment(Path("/box"), env or {}))
+
     def _program(self, module: str) -> list[str]:
         """Return Python's arguments that say what to run."""
         return ["-m", module]

@@ -24,8 +24,10 @@ PROCESS = Path(__file__).with_name("forkserver_main.py")
 WAIT = ("/bin/sh", "-c", "echo; read line")  # what holds a box: it says that all is set up, and ends with its input
 START_SECONDS = 120.0  # torch on a machine that does much else
 _TRITON = ("triton", "triton.backends.nvidia.compiler")
+_TRACED = ("torch", "torch.fx.experimental.symbolic_shapes", *_TRITON, "triton.testing")
 LIBRARIES = {  # what a module is sure to import, from which all else of torch and triton follows
-    "pgo_agent.sandbox.tracer": ("torch", "torch.fx.experimental.symbolic_shapes", *_TRITON, "triton.testing"),
+    "pgo_agent.sandbox.tracer": _TRACED,
+    "pgo_agent.sandbox.tracer.user_program": _TRACED,
     "pgo_agent.sandbox.interpreter": ("torch", *_TRITON, "triton.testing", "triton.runtime.interpreter"),
     "pgo_agent.sandbox.compiler": _TRITON,
 }
@@ -136,6 +138,14 @@ class _Servers:
                         self._warm.pop(kind).end()
         raise Cold("the process that forks others was killed again and again")
 
+    def begin(self, kind: _Kind) -> None:
+        """Begin the process of a kind ahead of need. Raises Cold."""
+        with self._lock:
+            lock = self._locks.setdefault(kind, threading.Lock())
+        with lock:
+            if kind not in self._warm:
+                self._begin(kind)
+
     def _begin(self, kind: _Kind) -> Warm:
         try:
             self._warm[kind] = Warm(kind)
@@ -150,6 +160,14 @@ class _Servers:
                 warm.end()
 
 
+def begin(python: str, module: str, env: Mapping[str, str]) -> None:
+    """Begin the process that boxed ones of a module are forked from: this process and all forks of it then share it.
+
+    Raises Cold.
+    """
+    _servers().begin(_kind(python, module, env))
+
+
 @contextlib.contextmanager
 def entered(
     python: str, module: str, env: Mapping[str, str], box: int, log: int, words: Sequence[str]
@@ -158,7 +176,7 @@ def entered(
 
     Raises Cold, now or in `wait`.
     """
-    kind, servers = _Kind(python, module, LIBRARIES[module], tuple(sorted(env.items()))), _servers()
+    kind, servers = _kind(python, module, env), _servers()
     status = servers.enter(kind, box, log, words)
     try:
         yield Entered(status)
@@ -167,6 +185,12 @@ def entered(
         raise
     finally:
         os.close(status)
+
+
+def _kind(python: str, module: str, env: Mapping[str, str]) -> _Kind:
+    libraries = LIBRARIES[module]
+    first = next(name for name, same in LIBRARIES.items() if same == libraries)  # one process for all with the same
+    return _Kind(python, first, libraries, tuple(sorted({**env, "PWD": "/box"}.items())))  # PWD: bubblewrap's
 
 
 @cache
