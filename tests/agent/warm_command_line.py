@@ -21,7 +21,7 @@ import threading
 from typing import Any
 
 from pgo_agent.sandbox.imports import heavy
-from pgo_agent.sandbox.isolation.box import Box
+from pgo_agent.sandbox.isolation.box import INTERPRETER, Box
 
 IMPORTS = (
     "pgo_agent.agent.cli.records",
@@ -34,11 +34,7 @@ IMPORTS = (
     "pgo_agent.agent.views.live.progress",
     "pgo_agent.agent.views.show",
 )
-BOXED: dict[str, dict[str, str]] = {
-    "pgo_agent.sandbox.tracer": {},
-    "pgo_agent.sandbox.compiler": {},
-    "pgo_agent.sandbox.interpreter": {"TRITON_INTERPRET": "1"},
-}
+BOXED = ("pgo_agent.sandbox.tracer", "pgo_agent.sandbox.compiler", INTERPRETER)
 _PDEATHSIG = 1
 
 
@@ -48,8 +44,8 @@ def main() -> None:
         for name in IMPORTS:
             importlib.import_module(name)
     own = {k: v for k, v in os.environ.items() if before.get(k) != v}  # what imports set, as they do anywhere
-    for module, env in BOXED.items():
-        Box("bubblewrap").prepare(module, env)
+    for module in BOXED:
+        Box("bubblewrap").prepare(module)
     assert threading.active_count() == 1, "a fork has one thread"
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the children here
     with socket.socket(fileno=0) as requests:

@@ -213,34 +213,6 @@ def test_when_the_process_that_forks_is_killed_another_takes_its_place(forked: T
     assert forkers() and not set(before) & set(forkers())
 
 
-def test_what_was_begun_ahead_serves_this_process_and_its_forks(tmp_path: Path) -> None:
-    code = f"""
-import os, sys, time
-from pathlib import Path
-from pgo_agent.sandbox.isolation import forkserver
-from pgo_agent.sandbox.isolation.box import Box
-Box("bubblewrap").prepare({MODULE!r})
-(ahead,) = forkserver._servers()._warm.values()
-for name in ("ours", "fork"):
-    folder = Path({str(tmp_path)!r}) / name
-    folder.mkdir()
-    if name == "ours" or not (child := os.fork()):
-        ran = Box("bubblewrap").run({MODULE!r}, folder, 60)  # it finds no request there, and says so
-        print("request.json" in ran.output, list(forkserver._servers()._warm.values()) == [ahead], flush=True)
-        if name == "fork":
-            sys.exit()
-os.waitpid(child, 0)
-print(ahead._popen.poll(), flush=True)  # it outlives the fork
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
-    assert done.stdout.splitlines() == ["True True", "True True", "None"], done.stderr
-
-
-def test_a_users_program_is_forked_from_what_tracers_are_forked_from() -> None:
-    kinds = {forkserver._kind("python", f"pgo_agent.sandbox.tracer{m}", {}) for m in ("", ".user_program")}
-    assert len(kinds) == 1
-
-
 def test_where_the_libraries_cannot_be_imported_a_process_is_begun_anew(
     forked: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
