@@ -1,8 +1,11 @@
 """How our processes import heavy libraries."""
 
 import contextlib
+import functools
 import gc
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
 
 
 @contextlib.contextmanager
@@ -15,3 +18,20 @@ def heavy() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+def uncompiled(dispatch: Callable[..., Any]) -> Callable[..., Any]:
+    """Keep torch.compile out of a `__torch_dispatch__`, as torch does for every mode, without importing torch._dynamo.
+
+    That import takes half as long as torch's, and where nobody has imported it nothing is compiled. For modes whose
+    `_should_skip_dynamo` is false: torch would wrap the method once more.
+    """
+    import torch
+
+    kept_out = torch._disable_dynamo(dispatch, recursive=True)
+
+    @functools.wraps(dispatch)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return (kept_out if "torch._dynamo" in sys.modules else dispatch)(*args, **kwargs)
+
+    return call

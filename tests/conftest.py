@@ -1,5 +1,6 @@
 """Shared by all tests: the project's folders, a target to work on, and what to skip where."""
 
+import gc
 import os
 import random
 import signal
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+gc.disable()  # until all tests are collected: what is imported and made for them stays, and collecting takes a sixth
 ROOT = Path(__file__).parent.parent
 FA_FWD = ROOT / "kernels" / "fa_fwd.py"
 TARGETS = Path(__file__).parent / "kernels"
@@ -31,6 +33,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU is visible here"))
         if item.get_closest_marker("bwrap") and problem:
             item.add_marker(pytest.mark.skip(reason=f"bubblewrap does not work here: {problem.splitlines()[0]}"))
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

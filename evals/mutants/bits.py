@@ -81,7 +81,7 @@ def _outputs(request: dict[str, Any], of: Any, text: str, trials: dict[str, Any]
     }
     (folder / "request.json").write_text(json.dumps(job))
     inside = box.choose(request["sandbox"], request["python"])
-    ran = inside.run("pgo_agent.sandbox.interpreter", folder, SECONDS, env={"TRITON_INTERPRET": "1"})
+    ran = inside.run(box.INTERPRETER, folder, SECONDS)
     if ran.timed_out or ran.killed:
         raise SystemExit("it does not end")
     results = json.loads((folder / "out" / "result.json").read_text())

@@ -31,8 +31,10 @@ from pgo_agent.sandbox.isolation import bubblewrap, forkserver, process
 from pgo_agent.sandbox.isolation.process import Ran
 
 KINDS = ("bubblewrap", "landlock", "none")
+INTERPRETER = "pgo_agent.sandbox.interpreter"
+VARIABLES = {INTERPRETER: {"TRITON_INTERPRET": "1"}}  # of the environment of a module, which triton's import reads
 ATTEMPTS = 3  # for a process that was killed from outside
-__all__ = ["ATTEMPTS", "KINDS", "Box", "Ran", "choose", "killed", "problem_with"]
+__all__ = ["ATTEMPTS", "INTERPRETER", "KINDS", "Box", "Ran", "choose", "killed", "problem_with"]
 
 
 @dataclass(frozen=True)
@@ -66,12 +68,27 @@ class Box:
         _hand_over(folder)
         inside = Path("/box") if self.kind == "bubblewrap" else folder
         words = [*self._program(module), str(inside), *args]
-        with process.place(self.kind, folder, self._environment(inside, env or {}), seconds) as at:
+        extra = VARIABLES.get(module, {}) | dict(env or {})
+        with process.place(self.kind, folder, self._environment(inside, extra), seconds) as at:
             if self.kind == "bubblewrap" and self.forks and module in forkserver.LIBRARIES:
                 with contextlib.suppress(forkserver.Cold):
                     return process.forked(self.python, module, words, at)
             ends_by = signal.SIGTERM if self.kind == "landlock" else signal.SIGKILL
             return process.anew(self._wrapped([self.python, "-B", *words], folder, *at.filters), at, ends_by)
+
+    def prepare(self, module: str) -> int | None:
+        """Begin what processes of a module are forked from, where this box forks, and do not wait for it.
+
+        `run` then need not wait for an import of torch: here, in forks of this process, and in another process that
+        inherits the open file that is returned, and calls `borrow`.
+        """
+        if self.kind == "bubblewrap" and self.forks and module in forkserver.LIBRARIES:
+            return forkserver.begin(self.python, module, self._environment(Path("/box"), VARIABLES.get(module, {})))
+        return None
+
+    def borrow(self, module: str, inherited: int) -> None:
+        """Fork processes of a module from what another process prepared, which gave us that open file."""
+        forkserver.adopt(self.python, module, self._environment(Path("/box"), VARIABLES.get(module, {})), inherited)
 
     def _program(self, module: str) -> list[str]:
         """Return Python's arguments that say what to run."""

@@ -24,8 +24,10 @@ PROCESS = Path(__file__).with_name("forkserver_main.py")
 WAIT = ("/bin/sh", "-c", "echo; read line")  # what holds a box: it says that all is set up, and ends with its input
 START_SECONDS = 120.0  # torch on a machine that does much else
 _TRITON = ("triton", "triton.backends.nvidia.compiler")
+_TRACED = ("torch", "torch.fx.experimental.symbolic_shapes", *_TRITON, "triton.testing")
 LIBRARIES = {  # what a module is sure to import, from which all else of torch and triton follows
-    "pgo_agent.sandbox.tracer": ("torch", "torch.fx.experimental.symbolic_shapes", *_TRITON, "triton.testing"),
+    "pgo_agent.sandbox.tracer": _TRACED,
+    "pgo_agent.sandbox.tracer.user_program": _TRACED,
     "pgo_agent.sandbox.interpreter": ("torch", *_TRITON, "triton.testing", "triton.runtime.interpreter"),
     "pgo_agent.sandbox.compiler": _TRITON,
 }
@@ -66,12 +68,17 @@ class Entered:
 
 
 class Warm:
-    """One process that forks others. Any number of threads may ask it."""
+    """One process that forks others. Any number of threads may ask it, and processes that hold `ours`, too."""
 
-    def __init__(self, kind: _Kind) -> None:
-        self.ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    def __init__(self, ours: socket.socket, popen: "subprocess.Popen[bytes] | None") -> None:
+        self.ours, self._popen = ours, popen  # None: another process began it
+
+    @classmethod
+    def begun(cls, kind: _Kind) -> "Warm":
+        """Begin one, and do not wait for its imports."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            self._popen = subprocess.Popen(
+            popen = subprocess.Popen(
                 [kind.python, "-B", str(PROCESS), kind.module, *kind.libraries],
                 env=dict(kind.env),
                 stdin=theirs.fileno(),
@@ -80,13 +87,27 @@ class Warm:
                 cwd="/",
                 start_new_session=True,
             )
+        return cls(ours, popen)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is gone, asked by its parent or by anybody else."""
+        hung_up = select.poll()
+        hung_up.register(self.ours, 0)
+        return bool(hung_up.poll(0))
+
+    @property
+    def borrowed(self) -> bool:
+        return self._popen is None
+
+    def ready(self) -> None:
+        """Wait until it has its libraries. Raises Cold when it cannot import them."""
         self.ours.settimeout(START_SECONDS)
         try:
-            fine = self.ours.recv(16) == b"ready"
+            fine = self.ours.recv(16, socket.MSG_PEEK) == b"ready"  # and there it stays, for others that hold `ours`
         except OSError:
             fine = False
         if not fine:
-            self.end()
             raise Cold("the libraries cannot be imported ahead")
 
     def enter(self, box: int, log: int, words: Sequence[str]) -> int:
@@ -106,8 +127,9 @@ class Warm:
 
     def end(self) -> None:
         self.ours.close()
-        self._popen.kill()
-        self._popen.wait()
+        if self._popen is not None:
+            self._popen.kill()
+            self._popen.wait()
 
 
 class _Servers:
@@ -121,13 +143,12 @@ class _Servers:
 
     def enter(self, kind: _Kind, box: int, log: int, words: Sequence[str]) -> int:
         """Do what Warm.enter does, in a new process if somebody killed the last. Raises Cold."""
-        with self._lock:
-            lock = self._locks.setdefault(kind, threading.Lock())
+        lock = self._lock_of(kind)
         for _ in range(3):
             with lock:
                 if kind in self.cold:
                     raise Cold(self.cold[kind])
-                warm = self._warm.get(kind) or self._begin(kind)
+                warm = self._ready(kind)
             try:
                 return warm.enter(box, log, words)
             except OSError:
@@ -136,18 +157,56 @@ class _Servers:
                         self._warm.pop(kind).end()
         raise Cold("the process that forks others was killed again and again")
 
-    def _begin(self, kind: _Kind) -> Warm:
+    def begin(self, kind: _Kind) -> Warm:
+        """Begin the process of a kind ahead of need, unless it is there."""
+        with self._lock_of(kind):
+            if kind in self._warm and self._warm[kind].ended:
+                self._warm.pop(kind).end()
+            return self._begun(kind)
+
+    def adopt(self, kind: _Kind, ours: socket.socket) -> None:
+        """Use a process that another one of ours began and holds."""
+        with self._lock_of(kind):
+            self._warm.setdefault(kind, Warm(ours, None))
+
+    def _lock_of(self, kind: _Kind) -> threading.Lock:
+        with self._lock:
+            return self._locks.setdefault(kind, threading.Lock())
+
+    def _begun(self, kind: _Kind) -> Warm:
+        if kind not in self._warm:
+            self._warm[kind] = Warm.begun(kind)
+        return self._warm[kind]
+
+    def _ready(self, kind: _Kind) -> Warm:
+        warm = self._begun(kind)
         try:
-            self._warm[kind] = Warm(kind)
+            warm.ready()
         except Cold as e:
+            self._warm.pop(kind).end()
+            if warm.borrowed:  # somebody killed it, maybe: begin our own
+                return self._ready(kind)
             self.cold[kind] = str(e)
             raise
-        return self._warm[kind]
+        return warm
 
     def end(self) -> None:
         if self._owner == os.getpid():  # and not a fork of it
             for warm in self._warm.values():
                 warm.end()
+
+
+def begin(python: str, module: str, env: Mapping[str, str]) -> int:
+    """Begin the process that boxed ones of a module are forked from, and do not wait for its imports.
+
+    This process and forks of it share it, and so does one that inherits the open file that is returned: see `adopt`.
+    """
+    return _servers().begin(_kind(python, module, env)).ours.fileno()
+
+
+def adopt(python: str, module: str, env: Mapping[str, str], inherited: int) -> None:
+    """Fork boxed processes of a module from what another process began, by the open file that `begin` gave there."""
+    _servers().adopt(_kind(python, module, env), socket.socket(fileno=inherited))
 
 
 @contextlib.contextmanager
@@ -158,7 +217,7 @@ def entered(
 
     Raises Cold, now or in `wait`.
     """
-    kind, servers = _Kind(python, module, LIBRARIES[module], tuple(sorted(env.items()))), _servers()
+    kind, servers = _kind(python, module, env), _servers()
     status = servers.enter(kind, box, log, words)
     try:
         yield Entered(status)
@@ -167,6 +226,12 @@ def entered(
         raise
     finally:
         os.close(status)
+
+
+def _kind(python: str, module: str, env: Mapping[str, str]) -> _Kind:
+    libraries = LIBRARIES[module]
+    first = next(name for name, same in LIBRARIES.items() if same == libraries)  # one process for all with the same
+    return _Kind(python, first, libraries, tuple(sorted({**env, "PWD": "/box"}.items())))  # PWD: bubblewrap's
 
 
 @cache

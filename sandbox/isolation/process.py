@@ -83,8 +83,7 @@ def forked(python: str, module: str, words: Sequence[str], at: ProcessSetup) -> 
     with _held(python, at) as (holder, box):
         if box is None:
             return _ran(at, "", _end(holder, signal.SIGKILL), started, least)
-        env = {**at.env, "PWD": "/box"}  # as bubblewrap has it
-        with forkserver.entered(python, module, env, box, at.log, words) as process:
+        with forkserver.entered(python, module, at.env, box, at.log, words) as process:
             why = _ending(process.wait, at, started, least)
             code = process.code
     return _ran(at, why, code, started, least)

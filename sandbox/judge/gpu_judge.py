@@ -10,14 +10,14 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.errors import EnvironmentFault, Fault, Killed, TargetFault, UsageFault
 from pgo_agent.sandbox.gate.verdict import Judgement, from_json
-from pgo_agent.sandbox.isolation.box import ATTEMPTS, killed
+from pgo_agent.sandbox.isolation.box import ATTEMPTS, INTERPRETER, choose, killed
 from pgo_agent.sandbox.judge import gpus
 from pgo_agent.sandbox.judge.gpu_lock import GpuLock
 from pgo_agent.sandbox.judge.gpus import Gpu, visible_gpu, visible_gpus
@@ -164,7 +164,16 @@ class GpuJudge:
 
     def _new(self) -> Process:
         lock = self._lock()
-        return Process(self.python, self.gpu, self.under, [lock.fd] if lock else [])
+        return Process(self.python, self.gpu, self.under, [lock.fd] if lock else self._forks())
+
+    def _forks(self) -> list[int]:
+        """Begin, for the CPU judge, what interpreters are forked from: it imports torch while the judge does."""
+        if self.gpu is not None or self.python != sys.executable:  # another one may never answer when a box is tried
+            return []
+        with suppress(Fault):  # which the judge itself will tell
+            inherited = choose(self.sandbox, self.python).prepare(INTERPRETER)
+            return [] if inherited is None else [inherited]
+        return []
 
     def _start(self) -> None:
         self._process = self._spare.pop(0) if self._spare else self._new()
@@ -182,6 +191,7 @@ class GpuJudge:
                     "contract": str(self.target.contract_path.resolve()),
                     "sandbox": self.sandbox,
                     "device": self.device,
+                    "forks": next(iter(self._process.keeps), None) if self.gpu is None else None,
                 }
             )
             self.environment |= {"uuid": self.lock.gpu.uuid, "index": self.lock.gpu.index} if self.lock else {}

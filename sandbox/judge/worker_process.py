@@ -28,6 +28,7 @@ class Process:
     """
 
     def __init__(self, python: str, gpu: str | None, under: Sequence[str] = (), keeps: Sequence[int] = ()) -> None:
+        self.keeps = tuple(keeps)
         self._reading = threading.Lock()  # a reader of a closed file could hang, or read another file
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `end`)
         self._popen = subprocess.Popen(

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from pgo_agent.sandbox.gate.coverage import HELD_OUT
 from pgo_agent.sandbox.gate.reason import Reason, of_case
+from pgo_agent.sandbox.imports import uncompiled
 from pgo_agent.sandbox.judge.results.stress_inputs import StressInput
 from pgo_agent.sandbox.judge.results.stress_inputs import tensors as tensors_of
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -73,6 +74,12 @@ class _TooLarge(Exception):
 class _Bounded(TorchDispatchMode):  # type: ignore[misc]
     """Raises _TooLarge before a tensor of more than STORED bytes is made, even if few of them are moved."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Tell torch to leave the method below as it is."""
+        return False
+
+    @uncompiled
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         sizes = args[0] if args else None

@@ -69,6 +69,8 @@ class CpuWorker:
         self.comparison = ResultComparison(self.module, self.stress)
         self.device = request["device"]
         self.box = box.choose(request["sandbox"], request["python"])
+        if request.get("forks") is not None:
+            self.box.borrow(box.INTERPRETER, request["forks"])
         return {"gpu": None, "torch": torch.__version__}
 
     def rest(self) -> None:
@@ -210,7 +212,7 @@ class CpuWorker:
         }
         (folder / "request.json").write_text(json.dumps(request))
         with watched(folder / "out" / "result.json", asked.seconds, self.announce):
-            ran = self.box.run("pgo_agent.sandbox.interpreter", folder, asked.seconds, env={"TRITON_INTERPRET": "1"})
+            ran = self.box.run(box.INTERPRETER, folder, asked.seconds)
         if ran.killed:
             return None
         try:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from pgo_agent.sandbox.imports import uncompiled
 from torch.utils._python_dispatch import TorchDispatchMode
 
 FP8 = tuple(getattr(torch, n) for n in dir(torch) if n.startswith(("float8_e4m3", "float8_e5m2")))
@@ -61,6 +62,12 @@ class TensorCores(TorchDispatchMode):  # type: ignore[misc]
         how = f", {self.emulated} of {self.used} matmuls by the formula" if self.emulated else ""
         return f"fp8 tensor core accumulation ({BITS + 1} bits{how})" if self.used else ""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Tell torch to leave the method below as it is."""
+        return False
+
+    @uncompiled
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name, kwargs = func._schema.name.partition("::")[2], kwargs or {}
         if name in ("mm", "bmm", "addmm", "baddbmm") and not kwargs:

@@ -19,7 +19,7 @@ from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 
-from tests.sandbox.processes import alive, below, depth
+from tests.sandbox.processes import FORKED, alive, below, depth
 
 QUICK = """
 import torch
@@ -102,10 +102,16 @@ def wait_for(happens: Callable[[], bool], seconds: float) -> bool:
     return happens()
 
 
-def spinning(pid: int) -> bool:
-    """Whether the interpreter process of a judge runs: itself, not a sandbox that is still being set up for it."""
+def running() -> set[int]:
+    """The interpreter processes: themselves, not a sandbox that is still being set up for one. They are forked from a
+    process that judges share."""
     processes = alive()
-    return any(depth(p, "sandbox.interpreter", processes) == 1 for p in below(pid, processes))
+    return {p for p in below(os.getpid(), processes) if depth(p, "sandbox.interpreter", processes) == 1}
+
+
+def spinning(_judge: int) -> bool:
+    """Whether the interpreter process of the one judge that is asked runs."""
+    return bool(running())
 
 
 def own_judge() -> int:
@@ -122,6 +128,16 @@ def test_a_candidate_is_checked_by_a_process_of_its_own(judging: Callable[..., G
     assert check(judge).verdict == Verdict.CHECKED
     assert own_judge() != os.getpid()
     assert judge.environment["gpu"] is None
+
+
+@pytest.mark.bwrap
+def test_interpreters_of_all_judges_are_forked_from_one_process(judging: Callable[..., GpuJudge]) -> None:
+    seen = []
+    for _ in range(2):
+        assert check(judging(dtype="float32", sandbox="bubblewrap")).verdict == Verdict.CHECKED
+        seen.append({p for p in below(os.getpid()) if f"{FORKED} {box.INTERPRETER}" in alive().get(p, (0, ""))[1]})
+    assert seen[0] == seen[1] != set()
+    assert not seen[1] & {p for judge in judges(os.getpid()) for p in below(judge)}
 
 
 def test_what_a_target_prints_is_not_taken_for_an_answer(judging: Callable[..., GpuJudge]) -> None:
@@ -251,9 +267,8 @@ def test_a_judge_that_is_killed_takes_the_candidate_that_it_runs_with_it(
     left: set[int] = set()
 
     def seen(pid: int) -> bool:
-        runs = spinning(pid)
-        left.update(below(pid))
-        return runs
+        left.update(below(pid), found := running())
+        return bool(found)
 
     killer = kill_when(seen, box.ATTEMPTS)
     with pytest.raises(Killed):
