@@ -98,8 +98,13 @@ class Watch(TorchDispatchMode):
         file = frame.f_code.co_filename
         return self.watched(file) or self.around(file)
 
-    def launched(self, kernel: Any, grid: tuple[int, int, int], arguments: dict[str, Any]) -> None:
-        """Note a launch with the functions that it stands in and that could be its launcher, the innermost first."""
+    def launched(
+        self, kernel: Any, grid: tuple[int, int, int], arguments: dict[str, Any], stored: list[str] | None
+    ) -> None:
+        """Note a launch with the functions that it stands in and that could be its launcher, the innermost first.
+
+        `stored`: arguments that the kernel writes through, where that is known.
+        """
         frame: FrameType | None = sys._getframe()
         chain, own = list[Call](), -1  # `own`: the outermost of the watched file
         site: FrameType | None = None
@@ -122,6 +127,7 @@ class Watch(TorchDispatchMode):
         for call in chain:
             call.used = True
         launch = {"kernel": kernel.__name__, "file": _file(kernel), "grid": grid, "args": arguments}
+        launch["stored"] = stored
         launch["via"] = [f for f in files if not f.startswith("<")]
         self.launches.append((launch, chain, max(own, 0), None if site is None else self._line(site)))
 
@@ -222,7 +228,7 @@ class Watch(TorchDispatchMode):
             self._recipes[self.storage(out)] = {"draw": name}
         elif name in _KEEPS and (recipe := self._recipes.get(self.storage(args[0]))):
             self._recipes.setdefault(self.storage(out), recipe)
-        if name in _COPIES:
+        if name in _COPIES or (name == "mul" and type(args[1]) in (int, float) and args[1] == 1):  # x * 1: a copy that is no leaf
             to, source = (args[0], args[1]) if name == "copy_" else (out, args[0])
             if self.storage(to) != self.storage(source) and to.numel() == source.numel():
                 self._copied[self.storage(to)] = self.storage(source)

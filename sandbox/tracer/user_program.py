@@ -48,10 +48,13 @@ def _watched(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
     watch = Watch(files.__contains__, around, request["launcher"])
     refusals, addresses = fake_cuda_api.Refusals(), fake_gpu.Addresses()
 
-    def launched(launcher: Any, grid: tuple[int, int, int], _handle: int, args: tuple[Any, ...]) -> None:
-        watch.launched(launcher.src.fn, grid, dict(zip(launcher.src.signature, args, strict=True)))
-
     capture = Capture(full=False)
+
+    def launched(launcher: Any, grid: tuple[int, int, int], handle: int, args: tuple[Any, ...]) -> None:
+        signature = launcher.src.signature
+        stored = _stored(capture.kernel(handle)["ttgir"], signature)
+        watch.launched(launcher.src.fn, grid, dict(zip(signature, args, strict=True)), stored)
+
     fake_gpu.install(devices.find(request["device"]), refusals, addresses, launched, capture.resources)
     capture.install()
     autotune.Sites([]).install()
@@ -82,6 +85,22 @@ def _watched(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
         where = f"{Path(line[-1].filename).name}, line {line[-1].lineno}: " if line else ""
         error = f"{where}{type(e).__name__}: {e}"[:2000]
     return watch.as_json() | {"error": error}
+
+
+def _stored(ttgir: str, signature: dict[str, Any]) -> list[str] | None:
+    """Return the arguments that a kernel writes through; None where its text cannot be read."""
+    from pgo_agent.sandbox.ttgir import reader, stored_arguments
+    from pgo_agent.sandbox.ttgir.tokens import Unreadable
+
+    names = [n for n, kind in signature.items() if str(kind).startswith(("*", "tensordesc", "nvTmaDesc"))]
+    try:
+        module = reader.parse(ttgir)
+    except Unreadable:
+        return None
+    pointers = [a for a in module.kernel.defined if "tt.ptr" in a.type or "tensordesc" in a.type]
+    if len(pointers) != len(names):
+        return None
+    return [names[i] for i in sorted(stored_arguments.stored(module))]
 
 
 def _run(program: str, args: list[str], files: set[str]) -> None:

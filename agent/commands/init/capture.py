@@ -52,6 +52,8 @@ def write(
     sources = {f: found for f in through if (found := program.outside(f, base))}
     groups = captured_calls.groups(path, seen.calls, checks, texts, sources, base.resolve(), launcher)
     if to is not None and len(groups) > 1:
+        groups = [g for g in groups if captured_target.checked(g)] or groups
+    if to is not None and len(groups) > 1:
         names = ", ".join(g.name for g in groups)
         raise UsageFault(f"-o names one file, and the program calls {len(groups)} launchers: {names}", "add --launcher")
     files = [to or Path(f"{_stem(g, path, len(groups))}_target.py") for g in groups]

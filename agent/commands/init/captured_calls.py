@@ -4,10 +4,11 @@ Relies on `seen.py` for the calls and on `agent/moves/analysis/stored_pointers.p
 """
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import libcst as cst
 from pgo_agent.agent.commands.init import cases as sizing
@@ -62,18 +63,23 @@ class Captured:
     @cached_property
     def changed(self) -> list[str]:
         """Arguments of forward and backward that a kernel writes into."""
-        module = cst.parse_module(self.part)
-        by_name = cst_util.functions(module)
         calls = self.pair
         stored = {
             t.storage
             for launch in (launch for c in calls for launch in c.launches)
-            if launch["kernel"] in by_name
-            for n in written(module, by_name[launch["kernel"]])
+            for n in self._stored(launch)
             for t in tensors(launch["args"].get(n))
         }
         given = (pair for c in calls for pair in c.given.items())
         return [n for n, v in given if any(t.storage in stored for t in tensors(v))]
+
+    def _stored(self, launch: Mapping[str, Any]) -> Iterable[str]:
+        """Return the arguments of a launch that its kernel writes through: by its TTGIR, else by its text."""
+        if launch["stored"] is not None:
+            return [str(n) for n in launch["stored"]]
+        module = cst.parse_module(self.part)
+        kernel = cst_util.functions(module).get(launch["kernel"])
+        return written(module, kernel) if kernel else ()
 
     @cached_property
     def arguments(self) -> list[str]:

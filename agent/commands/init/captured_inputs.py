@@ -146,4 +146,5 @@ def flops(captured: Captured, known: sizing.Sizes) -> str:
     if len(a.shape) == ATTENTION_RANK and len(others) > 1 and len(others[0][1].shape) == ATTENTION_RANK:
         b, h, s, d = known.shape(first, a)
         return f"4 * {b} * {h} * {s} * {known.shape(*others[0])[2]} * {d}"
-    return ""
+    sizes = dict.fromkeys(n for place, t in floats for n in known.shape(place, t) if n.startswith("case["))
+    return " * ".join(["2", *sizes])

@@ -4,6 +4,7 @@ Relies on `references.py` for the reference. A method of an autograd Function is
 and, where it was seen, backward: what forward saves is then checked by the gradients.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
@@ -79,6 +80,11 @@ def _values(captured: Captured, less: int, own: bool) -> dict[str, Any]:
     }
 
 
+def checked(captured: Captured) -> bool:
+    """Whether the program's own check tells what the launcher must give."""
+    return render.TO_WRITE not in _reference(captured)[0][0]
+
+
 # kernel() -------------------------------------------------------------------------------------------------------------
 
 
@@ -130,10 +136,13 @@ def _reference(captured: Captured) -> tuple[list[str], str, Mapping[str, float]]
     call = captured.calls[0]
     forward = tensors(call.result) or [t for n in captured.changed for t in tensors(call.given[n])]
     found: dict[int, Expected] = {}
+    seen = Counter[tuple[str, int]]()
     for check, text in captured.checks:
+        nth = seen[check.file, check.line]
+        seen[check.file, check.line] += 1
         for one in captured.calls:
             written = tensors(one.result) or [t for n in captured.changed for t in tensors(one.given[n])]
-            if taken := references.expected(check, one, written, text):
+            if taken := references.expected(check, nth, one, written, text):
                 found.setdefault(*taken)
     if not forward or set(found) != set(range(len(forward))):
         return [f'raise NotImplementedError("the result, in plain PyTorch")  {render.TO_WRITE}'], "", {}

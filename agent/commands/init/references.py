@@ -37,11 +37,12 @@ class Expected:
     bounds: Mapping[str, float]  # the tolerance of the user's own check
 
 
-def expected(check: Check, call: Call, outputs: Sequence[Tensor], text: str) -> tuple[int, Expected] | None:
+def expected(check: Check, nth: int, call: Call, outputs: Sequence[Tensor], text: str) -> tuple[int, Expected] | None:
     """Return which output of a call a check compares, and the reference that it is compared with.
 
     None where the check is of nothing that the call gave, or compares it with something that the launcher's arguments
-    do not determine. `outputs`: what the call's kernels wrote. `text`: of the file that the check stands in.
+    do not determine. `nth`: how often this line had checked before. `outputs`: what the call's kernels wrote. `text`:
+    of the file that the check stands in.
     """
     sides = [tensor(side) for side in check.sides]
     matched = [_output(side, outputs) for side in sides]
@@ -58,7 +59,7 @@ def expected(check: Check, call: Call, outputs: Sequence[Tensor], text: str) -> 
     asked = _call_at(function or parsing.module(text), check)
     if which is None or other is None or asked is None or len(asked.args) < 2:
         return None
-    value = asked.args[0 if matched[0] is None else 1]
+    value = _unrolled(function or parsing.module(text), asked.args[0 if matched[0] is None else 1], check.line, nth)
     renamed = Renamed(_given(check, call, outputs), _numbers(call))
     made = program_text.cut(text, function, check.line, [value], renamed, call.given)
     if made is None or made.draws or _uses(made, call):
@@ -72,6 +73,30 @@ def expected(check: Check, call: Call, outputs: Sequence[Tensor], text: str) -> 
     if other.dtype != outputs[which].dtype:
         result = f"({result}).to({_dtype(outputs[which].dtype, call)})"
     return which, Expected(body, result, module, check.bounds)
+
+
+def _unrolled(around: ast.AST, value: ast.expr, line: int, nth: int) -> ast.expr:
+    """Return a value with the variables of loops over `zip(...)` or a list of values, in their nth turn."""
+    names = dict[str, str]()
+    for loop in (n for n in ast.walk(around) if isinstance(n, ast.For) and n.lineno < line <= (n.end_lineno or 0)):
+        zipped = isinstance(loop.iter, ast.Call) and ast.unparse(loop.iter.func) == "zip"
+        if zipped and isinstance(loop.iter, ast.Call) and isinstance(loop.target, ast.Tuple):
+            pairs = zip(loop.target.elts, loop.iter.args, strict=False)
+            names |= {ast.unparse(t): f"{_indexed(of)}[{nth}]" for t, of in pairs}
+        elif isinstance(loop.iter, ast.Tuple | ast.List) and nth < len(loop.iter.elts):
+            turn = loop.iter.elts[nth]
+            if isinstance(loop.target, ast.Tuple) and isinstance(turn, ast.Tuple):
+                names |= {ast.unparse(t): ast.unparse(e) for t, e in zip(loop.target.elts, turn.elts, strict=False)}
+            elif isinstance(loop.target, ast.Name):
+                names[loop.target.id] = ast.unparse(turn)
+    fresh: ast.expr = Renamed(names, {}).visit(parsing.expression(ast.unparse(value)))
+    return ast.copy_location(fresh, value)
+
+
+def _indexed(value: ast.expr) -> str:
+    """Return an expression that can stand before an index."""
+    text = ast.unparse(value)
+    return text if isinstance(value, ast.Name | ast.Tuple | ast.List | ast.Subscript) else f"list({text})"
 
 
 def _output(side: Tensor | None, outputs: Sequence[Tensor]) -> int | None:
