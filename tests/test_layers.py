@@ -35,6 +35,7 @@ ORDER = (  # lowest first; a name without a folder of its own is a module beside
     "evals/regressions",
     "evals/ablation",
     "evals/mutants",
+    "evals/field",
     "evals/leaderboard",
     "evals/*",
     "agent/cli",

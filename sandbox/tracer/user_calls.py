@@ -228,7 +228,9 @@ class Watch(TorchDispatchMode):
             self._recipes[self.storage(out)] = {"draw": name}
         elif name in _KEEPS and (recipe := self._recipes.get(self.storage(args[0]))):
             self._recipes.setdefault(self.storage(out), recipe)
-        if name in _COPIES or (name == "mul" and type(args[1]) in (int, float) and args[1] == 1):  # x * 1: a copy that is no leaf
+        if name in _COPIES or (
+            name == "mul" and type(args[1]) in (int, float) and args[1] == 1
+        ):  # x * 1: a copy that is no leaf
             to, source = (args[0], args[1]) if name == "copy_" else (out, args[0])
             if self.storage(to) != self.storage(source) and to.numel() == source.numel():
                 self._copied[self.storage(to)] = self.storage(source)

@@ -61,7 +61,7 @@ def _name(t: Tensor, names: Mapping[str, object]) -> str | None:
     known = [(n, o) for n, v in names.items() if (o := tensor(v)) is not None]
     alike = [(n, o) for n, o in known if (o.shape, o.dtype) == (t.shape, t.dtype)]
     same = next((n for n, o in alike if o.storage == t.storage and o.stride == t.stride), None)
-    return same or next((n for n, o in alike if o.sources & t.sources and t.contiguous), None)
+    return same or next((n for n, o in alike if o.sources & t.sources and (t.contiguous or o.stride == t.stride)), None)
 
 
 def _sizes(names: Mapping[str, object], known: sizing.Sizes, dtype: str) -> dict[str, str]:
