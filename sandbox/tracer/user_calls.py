@@ -152,13 +152,21 @@ class Watch(TorchDispatchMode):
         all_calls = (c for _, others, _, _ in self.launches for c in others)
         if context is not None and any(c.context is context and c.name.endswith(backward) for c in all_calls):
             return chain[own]
-        return next((c for c in chain[own:] if self._tensors(c) & looked_at), chain[own])
+        matched = [c for c in chain[own:] if self._tensors((c.args, c.result)) & looked_at]
+        named = [c for c in matched if all(self._known(t) for t in tree_leaves(c.args) if isinstance(t, torch.Tensor))]
+        return next(iter((*named, *matched)), chain[own])
 
-    def _tensors(self, call: Call) -> set[int]:
-        return {self.storage(t) for t in tree_leaves((call.args, call.result)) if isinstance(t, torch.Tensor)}
+    def _known(self, tensor: Any) -> bool:
+        """Whether the program has a name for a tensor where it checks something, or for what it was copied from."""
+        names = {s for c in self.checks for v in c["names"].values() for s in self._sources(v)}
+        return not names.isdisjoint((self.storage(tensor), *self._copies(self.storage(tensor))))
 
-    def _sources(self, side: dict[str, Any]) -> list[int]:
-        return [side["storage"], *side["copied"]] if "storage" in side else []
+    def _tensors(self, tree: Any) -> set[int]:
+        return {self.storage(t) for t in tree_leaves(tree) if isinstance(t, torch.Tensor)}
+
+    def _sources(self, value: dict[str, Any]) -> list[int]:
+        listed = [s for v in value.get("list", ()) for s in self._sources(v)]
+        return [value["storage"], *value["copied"]] if "storage" in value else listed
 
     def _site(self, frame: FrameType | None) -> dict[str, Any] | None:
         """Return the line of the user's own program from which a launcher was called, with its names."""

@@ -20,6 +20,14 @@ from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.isolation.box import Box
 
+TRIED = """
+for case in (*CASES.values(), *SMALL.values(), *HELD_OUT.values()):
+    values = inputs(case, torch.Generator())
+    try:
+        reference(**values)
+    except NotImplementedError:
+        break
+"""  # whether inputs and reference take all sizes, in stand-in tensors
 GUESSED: Mapping[str, None] = {"SMALL": None, "HELD_OUT": None}  # sections whose sizes are guesses
 
 
@@ -71,12 +79,13 @@ def _stem(group: Captured, path: Path, count: int) -> str:
 def _written(group: Captured, to: Path, inside: Box, device: Device) -> Path:
     """Write a target whose guessed sizes the launcher takes, as far as a trace tells; with the program's own inputs
     where they can be had, and go with those sizes."""
-    tries = [(own, less) for own in (True, False) for less in captured_target.RAGGED]
-    texts = dict.fromkeys(captured_target.write(group, less, own) for own, less in tries)
+    tries = [(less, own, False) for own in (True, False) for less in captured_target.RAGGED]
+    tries[-1:-1] = [(0, own, True) for own in (True, False)]
+    texts = dict.fromkeys(captured_target.write(group, *how) for how in tries)
     for text in texts:
         target.parse(text, str(to))
         command.save(text, to)
-        if not _refused(to, inside, device):
+        if not program.error_of(inside, device.key, TRIED, to) and not _refused(to, inside, device):
             return to
     command.save(next(iter(texts)), to)
     return to

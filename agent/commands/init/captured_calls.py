@@ -93,6 +93,12 @@ class Captured:
         }
         return [n for n in given if n not in same]
 
+    def given_back(self, call: Call) -> list[Tensor]:
+        """What a call returned, and what of its arguments it wrote into beside."""
+        result = tensors(call.result)
+        returned = {t.storage for t in result}
+        return [*result, *(t for n in self.changed for t in tensors(call.given[n]) if t.storage not in returned)]
+
     @property
     def gradients(self) -> list[str]:
         return list(self.backward.given) if self.backward else []
@@ -100,12 +106,10 @@ class Captured:
     @property
     def outputs(self) -> list[Tensor]:
         """What kernel() returns, in order."""
-        call, result = self.calls[0], tensors(self.calls[0].result)
+        call = self.calls[0]
         if call.context is not None:
-            return result + (tensors(self.backward.result) if self.backward else [])
-        returned = {t.storage for t in result}
-        inside = (t for n in self.changed for t in tensors(call.given[n]))
-        return [*result, *(t for t in inside if t.storage not in returned)]
+            return tensors(call.result) + (tensors(self.backward.result) if self.backward else [])
+        return self.given_back(call)
 
 
 def groups(

@@ -22,9 +22,9 @@ from pgo_agent.sandbox.target import CONTRACT
 RAGGED = (3, 8, 16, 32)  # by how much guessed sizes differ from even ones: the least that the launcher takes
 
 
-def write(captured: Captured, less: int = RAGGED[0], own: bool = True) -> str:
+def write(captured: Captured, less: int = RAGGED[0], own: bool = True, halves: bool = False) -> str:
     """Return the text of the target; `less`: by how much guessed sizes are no power of two. `own`: with the program's
-    own inputs, where random numbers alone would not do.
+    own inputs, where random numbers alone would not do. `halves`: guessed sizes are halves of those seen.
 
     Raises UsageFault when the kernel needs names that a target defines.
     """
@@ -39,10 +39,10 @@ def write(captured: Captured, less: int = RAGGED[0], own: bool = True) -> str:
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
     template = resources.files("pgo_agent.agent.commands.init").joinpath("captured.py.j2").read_text(encoding="utf-8")
-    return environment.from_string(template).render(**_values(captured, less, own))
+    return environment.from_string(template).render(**_values(captured, less, own, halves))
 
 
-def _values(captured: Captured, less: int, own: bool) -> dict[str, Any]:
+def _values(captured: Captured, less: int, own: bool, halves: bool) -> dict[str, Any]:
     known = sizing.sizes(captured.calls, captured.function)
     writer = Inputs(captured, known, own)
     inputs = list(writer.lines())
@@ -70,9 +70,10 @@ def _values(captured: Captured, less: int, own: bool) -> dict[str, Any]:
         "inputs": inputs,
         "cases": [(writer.label(i), writer.case(i)) for i in range(count)],
         "small": [
-            (n, writer.with_sizes(sizing.smaller(known, captured.calls, m))) for n, m in (("even", 0), ("ragged", less))
+            ("even", writer.with_sizes(sizing.smaller(known, captured.calls, 0))),
+            ("half" if halves else "ragged", writer.with_sizes(sizing.smaller(known, captured.calls, less, halves))),
         ],
-        "held_out": writer.with_sizes(sizing.held_out(known, captured.calls, less)),
+        "held_out": writer.with_sizes(sizing.held_out(known, captured.calls, less, halves)),
         "flops": flops(captured, known),
         "moved": bytes_moved,
         "guessed": render.GUESSED,
@@ -95,25 +96,40 @@ def _body(captured: Captured) -> list[str]:
     lines += ["ctx = Context()", f"out = {captured.name}.forward(ctx, {_passed(captured)})"]
     several = "list" in call.result
     results = ["*(t for t in out if isinstance(t, torch.Tensor))" if several else "out"]
+    if several and captured.backward is None and (compared := _found(captured)):
+        places = [i for i, v in enumerate(call.result["list"]) if tensor(v) is not None]
+        results = [f"out[{places[i]}]" for i in sorted(compared) if i < len(places)]
     if captured.backward:
         lines += [f"gradients = {captured.name}.backward(ctx, {', '.join(captured.gradients)})"]
-        one = tensor(captured.backward.result) is not None
-        results.append("gradients" if one else "*(g for g in gradients if g is not None)")
+        of = [n if n in captured.arguments and tensor(v) else "None" for n, v in call.given.items()]
+        if tensor(captured.backward.result) is not None:
+            results.append(f"gradients.to({of[0]}.dtype)" if of[0] != "None" else "gradients")
+        else:  # autograd casts them, too
+            results.append(f"*(g.to(t.dtype) for g, t in zip(gradients, ({', '.join(of)})) if g is not None)")
     return [*lines, f"return {', '.join(results)}{',' if len(results) == 1 and several else ''}"]
 
 
 def _plain_body(captured: Captured) -> list[str]:
+    """Return the call, and what of its results is compared: all, where the program compares none of them."""
     call, text = captured.calls[0], f"{captured.name}({_passed(captured)})"
-    results = tensors(call.result)
-    returned = {t.storage for t in results}
-    beside = [n for n in captured.changed if not any(t.storage in returned for t in tensors(call.given[n]))]
-    if not results:
-        return [text, f"return {', '.join(beside) or 'None  ' + render.TO_WRITE + ': what the launch writes'}"]
+    results, outputs = tensors(call.result), captured.given_back(captured.calls[0])
+    compared, returned = set(_found(captured)) or set(range(len(outputs))), {t.storage for t in results}
+    names = [n for n in captured.changed if not {t.storage for t in tensors(call.given[n])} & returned]
+    beside = [n for i, n in enumerate(names, len(results)) if i in compared]
+    kept = [i for i in range(len(results)) if i in compared]
     listed = call.result.get("list", ())
-    if not beside and len(listed) in (0, len(results)):
+    if not kept:
+        return [text, f"return {', '.join(beside) or 'None  ' + render.TO_WRITE + ': what the launch writes'}"]
+    if not beside and len(kept) == len(results) and len(listed) in (0, len(results)):
         return [f"return {text}"]
-    kept = "*(t for t in results if isinstance(t, torch.Tensor))" if listed else "results"
-    return [f"results = {text}", f"return {', '.join([kept, *beside])}{'' if beside else ','}"]
+    places = [i for i, v in enumerate(listed) if tensor(v) is not None]
+    flat = len(places) == len(results)
+    parts = (
+        [f"results[{places[i]}]" for i in kept] if flat else ["*(t for t in results if isinstance(t, torch.Tensor))"]
+    )
+    values = [*(parts if listed else ["results"]), *beside]
+    comma = "," if len(values) == 1 and values[0].startswith("*") else ""
+    return [f"results = {text}", f"return {', '.join(values)}{comma}"]
 
 
 def _passed(captured: Captured) -> str:
@@ -134,17 +150,9 @@ def _passed(captured: Captured) -> str:
 def _reference(captured: Captured) -> tuple[list[str], str, Mapping[str, float]]:
     """Return the lines of reference(), what it needs beside it, and the tolerance of the program's own check."""
     call = captured.calls[0]
+    found = _found(captured)
     forward = tensors(call.result) or [t for n in captured.changed for t in tensors(call.given[n])]
-    found: dict[int, Expected] = {}
-    seen = Counter[tuple[str, int]]()
-    for check, text in captured.checks:
-        nth = seen[check.file, check.line]
-        seen[check.file, check.line] += 1
-        for one in captured.calls:
-            written = tensors(one.result) or [t for n in captured.changed for t in tensors(one.given[n])]
-            if taken := references.expected(check, nth, one, written, text):
-                found.setdefault(*taken)
-    if not forward or set(found) != set(range(len(forward))):
+    if not found or (captured.backward and set(found) != set(range(len(forward)))):
         return [f'raise NotImplementedError("the result, in plain PyTorch")  {render.TO_WRITE}'], "", {}
     parts = [found[i] for i in sorted(found)]
     lines = list(dict.fromkeys(line for e in parts for part in e.body for line in part.split("\n")))
@@ -171,6 +179,20 @@ def _reference(captured: Captured) -> tuple[list[str], str, Mapping[str, float]]
     )
 
 
+def _found(captured: Captured) -> dict[int, Expected]:
+    """Return the references of the program's own checks, by the place of the output among what the call gave: what it
+    returned, and arguments that it wrote into and did not return."""
+    seen, found = Counter[tuple[str, int]](), dict[int, Expected]()
+    for check, text in captured.checks:
+        nth = seen[check.file, check.line]
+        seen[check.file, check.line] += 1
+        for one in captured.calls:
+            taken = references.expected(check, nth, one, captured.arguments, captured.given_back(one), text)
+            if taken:
+                found.setdefault(*taken)
+    return found
+
+
 def _without(module: str, captured: Captured) -> str:
     """Return what the reference needs of the test's module, but for what the kernel part has already."""
     names = {"torch", *(n for b in captured.needed for n in b.names)}
@@ -180,6 +202,6 @@ def _without(module: str, captured: Captured) -> str:
 def _together(modules: Sequence[str], lines: str) -> str:
     """Return what several need of the program's module, each part once, and what references call."""
     parts = dict.fromkeys(b.text.strip("\n") for m in modules if m for b in blocks(m) if b.text.strip())
-    if "wide(" in "\n".join((*parts, lines)):
-        parts[references.WIDE.strip("\n")] = None
+    if "cast(" in "\n".join((*parts, lines)):
+        parts[references.CAST.strip("\n")] = None
     return "\n\n\n".join(parts)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pgo_agent.agent.commands.init.seen import Call, Tensor, tensor
 
 LETTERS = ("M", "N", "K", "L", "P", "Q", "R", "S", "T", "U", "V", "W")
+FEW = 16  # a size up to twice this is not halved
 MOST = 8  # calls that become cases
 SMALL_LAST, SMALL_OTHERS = 64, (2, 2, 16, 64)  # sizes of small cases at most: last axis, and those before it
 Axis = tuple[str, int]  # argument ("a.0" for one in a list) and axis
@@ -85,8 +86,9 @@ def _texts(function: ast.FunctionDef) -> dict[Axis, str]:
     return found
 
 
-def smaller(known: Sizes, calls: Sequence[Call], less: int) -> dict[str, int]:
-    """Return sizes for Triton's interpreter, each by `less` smaller, but for small ones and head dimensions."""
+def smaller(known: Sizes, calls: Sequence[Call], less: int, halves: bool = False) -> dict[str, int]:
+    """Return sizes for Triton's interpreter, each by `less` smaller or half as large, but for small ones and head
+    dimensions."""
     first, result, last = known.by_call[0], dict[str, int](), set[str]()
     for name, t in (leaf for n, v in calls[0].given.items() for leaf in leaves(n, v)):
         for i in range(len(t.shape)):
@@ -102,15 +104,19 @@ def smaller(known: Sizes, calls: Sequence[Call], less: int) -> dict[str, int]:
             )
             result[axis] = min(result.get(axis, first[axis]), first[axis], cap)
             last |= {axis} if back == 0 and len(t.shape) > 2 else set()
+    if halves:
+        return {n: s // 2 if s > 2 * FEW and n not in last else s for n, s in result.items()}
     return {n: s - less if s > max(8, less) and n not in last else s for n, s in result.items()}
 
 
-def held_out(known: Sizes, calls: Sequence[Call], less: int) -> dict[str, int]:
-    """Return sizes that no call had, of which `less` is missing to three quarters; small and head dimensions stay."""
+def held_out(known: Sizes, calls: Sequence[Call], less: int, halves: bool = False) -> dict[str, int]:
+    """Return sizes that no call had: `less` is missing to three quarters, or half; small and head dimensions stay."""
     last = {
         known.names.get((name, len(t.shape) - 1))
         for n, v in calls[0].given.items()
         for name, t in leaves(n, v)
         if len(t.shape) > 2
     }
+    if halves:
+        return {n: s if n in last or s <= 2 * FEW else s // 2 for n, s in known.by_call[0].items()}
     return {n: s if n in last or s <= 4 * less else s - s // 4 - less for n, s in known.by_call[0].items()}

@@ -7,6 +7,7 @@ into blocks. It reads text and imports nothing.
 
 import ast
 import copy
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,7 +60,10 @@ class _Inliner:
         """Add what names of a file need. Raises _Clash."""
         parts = blocks(text)
         roots = {i for i, b in enumerate(parts) if b.names & names}
-        for i in sorted(used_by(parts, roots)):
+        used = used_by(parts, roots)
+        while more := {i for i, b in enumerate(parts) if _registers(b, "".join(parts[j].text for j in used))} - used:
+            used |= used_by(parts, more)
+        for i in sorted(used):
             if (path, i) in self._taken:
                 continue
             self._taken.add((path, i))
@@ -108,6 +112,19 @@ class _Inliner:
             self.result, self._taken, self._owners = before
             return False
         return True
+
+
+_OPERATOR = re.compile(r"torch\.ops\.(\w+)\.(\w+)")
+
+
+def _registers(block: Block, text: str) -> bool:
+    """Whether a block registers an operator that a text calls: no name of its own leads to it."""
+    return any(
+        f'"{ns}::{name}"' in block.text
+        or f"'{ns}::{name}'" in block.text
+        or re.search(rf'["\']{name}[("\']', block.text)
+        for ns, name in set(_OPERATOR.findall(text))
+    )
 
 
 def _block(text: str) -> Block:

@@ -89,6 +89,21 @@ def watch(box: Box, device: str, program: Program, file: Path, launcher: str) ->
     return seen, base
 
 
+def error_of(box: Box, device: str, statements: str, file: Path) -> str:
+    """Run statements that use what a file defines, on stand-in tensors; return the error that ended them, if any."""
+    with tempfile.TemporaryDirectory(prefix="pgo-init-") as name:
+        folder = Path(name)
+        (folder / "out").mkdir()
+        (folder / "tried.py").write_text(file.read_text(encoding="utf-8"))
+        request = {"device": device, "watched": ["tried.py"], "packages": [], "launcher": "", "cwd": "."}
+        (folder / "request.json").write_text(json.dumps(request | {"program": "call", "args": [statements]}))
+        ran = box.run("pgo_agent.sandbox.tracer.user_program", folder, SECONDS)
+        try:
+            return str(json_codec.from_json(Seen, validate.answer(folder / "out" / "result.json")).error)
+        except (BadBundle, OSError, ValueError, TypeError, KeyError):
+            return ran.output.strip()[-300:] or "it left no answer"
+
+
 def _package(file: Path) -> str:
     """Return the folder of the installed package that a file is part of."""
     at = file.parts.index("site-packages") + 1

@@ -118,15 +118,19 @@ def _flat(body: Sequence[ast.stmt], line: int) -> list[ast.stmt]:
 
 
 def _changed(statement: ast.stmt) -> set[str]:
-    """Return names whose value a statement changes in place: `x.uniform_()`, `x[0] = 1`."""
+    """Return names whose value a statement changes in place: `x.uniform_()`, `x[0] = 1`, `rows.append(x)`."""
     names = set[str]()
-    if isinstance(statement, ast.Expr) and isinstance(call := statement.value, ast.Call):
-        if isinstance(call.func, ast.Attribute) and call.func.attr.endswith("_"):
-            names |= {_root(call.func.value)} - {""}
-    elif isinstance(statement, ast.Assign | ast.AugAssign):
-        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        names |= {n for t in targets if isinstance(t, ast.Subscript | ast.Attribute) and (n := _root(t))}
-    return names
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if node.func.attr.endswith("_") or node.func.attr in _FILLING:
+                names.add(_root(node.func.value))
+        elif isinstance(node, ast.Assign | ast.AugAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names |= {_root(t) for t in targets if isinstance(t, ast.Subscript | ast.Attribute)}
+    return names - {""}
+
+
+_FILLING = ("append", "extend", "insert", "update", "add")
 
 
 def _root(node: ast.expr) -> str:

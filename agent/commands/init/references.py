@@ -8,6 +8,7 @@ stood among (`seen.Check`). Where a name means something that the launcher was n
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pgo_agent.agent.commands.init import program_text
 from pgo_agent.agent.commands.init.program_text import Renamed
@@ -15,16 +16,15 @@ from pgo_agent.agent.commands.init.seen import Call, Check, Tensor, tensor
 from pgo_agent.sandbox import parsing
 
 LARGE = 16  # a number in a reference from here on is taken for the size that it equals
+Values = Mapping[str, Any]  # argument -> its value, as JSON holds it
 COMMON = (0.0, 1.0, -1.0, 0.5, 2.0)  # floats that mean something else as a rule
-WIDE = (
-    """
-def wide(x):
-    """
-    + '"""Return it in float32, or in float64 where the exact result is computed."""'
-    + """
-    return x if x.dtype == torch.float64 else x.float()
-"""
-)
+CAST = '''
+def cast(x, dtype):
+    """Return it in a type; in float64, in which the exact result is computed, it stays."""
+    return x if x.dtype == torch.float64 else x.to(dtype)
+'''
+_CASTS = {"float": "torch.float32", "half": "torch.float16", "bfloat16": "torch.bfloat16"}  # methods
+_FLOATS = ("torch.float", "torch.half", *_CASTS.values())
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,14 @@ class Expected:
     bounds: Mapping[str, float]  # the tolerance of the user's own check
 
 
-def expected(check: Check, nth: int, call: Call, outputs: Sequence[Tensor], text: str) -> tuple[int, Expected] | None:
+def expected(
+    check: Check, nth: int, call: Call, arguments: Sequence[str], outputs: Sequence[Tensor], text: str
+) -> tuple[int, Expected] | None:
     """Return which output of a call a check compares, and the reference that it is compared with.
 
     None where the check is of nothing that the call gave, or compares it with something that the launcher's arguments
-    do not determine. `nth`: how often this line had checked before. `outputs`: what the call's kernels wrote. `text`:
-    of the file that the check stands in.
+    do not determine. `nth`: how often this line had checked before. `arguments`: those that the reference is given.
+    `outputs`: what the call's kernels wrote. `text`: of the file that the check stands in.
     """
     sides = [tensor(side) for side in check.sides]
     matched = [_output(side, outputs) for side in sides]
@@ -60,18 +62,19 @@ def expected(check: Check, nth: int, call: Call, outputs: Sequence[Tensor], text
     if which is None or other is None or asked is None or len(asked.args) < 2:
         return None
     value = _unrolled(function or parsing.module(text), asked.args[0 if matched[0] is None else 1], check.line, nth)
-    renamed = Renamed(_given(check, call, outputs), _numbers(call))
-    made = program_text.cut(text, function, check.line, [value], renamed, call.given)
+    values = {n: v for n, v in call.given.items() if n in arguments}
+    renamed = Renamed(_given(check, values, outputs), _numbers(values))
+    made = program_text.cut(text, function, check.line, [value], renamed, arguments)
     if made is None or made.draws or _uses(made, call):
         return None
-    lines, (end,) = [_Wide().visit(n) for n in made.body], [_Wide().visit(v) for v in made.values]
+    lines, (end,) = [_Casts().visit(n) for n in made.body], [_Casts().visit(v) for v in made.values]
     module = made.module
-    if any(mark in module for mark in (".float()", "torch.float32")):
-        module = ast.unparse(ast.fix_missing_locations(_Wide().visit(parsing.module(module)))) + "\n"
+    if any(mark in module for mark in (*(f".{n}()" for n in _CASTS), ".to(")):
+        module = ast.unparse(ast.fix_missing_locations(_Casts().visit(parsing.module(module)))) + "\n"
     body = tuple(ast.unparse(n) for n in lines)
     result = ast.unparse(end)
     if other.dtype != outputs[which].dtype:
-        result = f"({result}).to({_dtype(outputs[which].dtype, call)})"
+        result = f"({result}).to({_dtype(outputs[which].dtype, values)})"
     return which, Expected(body, result, module, check.bounds)
 
 
@@ -112,8 +115,8 @@ def _uses(made: program_text.Made, call: Call) -> bool:
     return any(isinstance(n, ast.Name) and n.id == root for m in (*made.body, *made.values) for n in ast.walk(m))
 
 
-def _dtype(name: str, call: Call) -> str:
-    given = ((n, t) for n, v in call.given.items() if (t := tensor(v)) is not None)
+def _dtype(name: str, values: Values) -> str:
+    given = ((n, t) for n, v in values.items() if (t := tensor(v)) is not None)
     return next((f"{n}.dtype" for n, t in given if t.dtype == name), f"torch.{name}")
 
 
@@ -124,20 +127,20 @@ def _call_at(around: ast.AST, check: Check) -> ast.Call | None:
     return next((c for c in calls if c.lineno <= check.line <= (c.end_lineno or c.lineno)), None)
 
 
-def _given(check: Check, call: Call, outputs: Sequence[Tensor]) -> dict[str, str]:
+def _given(check: Check, values: Values, outputs: Sequence[Tensor]) -> dict[str, str]:
     """Return name at the check -> what it is by the launcher's parameters, as an expression."""
     result = dict[str, str]()
     written = {o.storage for o in outputs}
-    given = [(n, t) for n, v in call.given.items() if (t := tensor(v)) is not None]
-    sizes = {size: f"{n}.shape[{i}]" for n, v in call.given.items() for i, size in _sizes(v)}
-    plain = {v["plain"]: n for n, v in call.given.items() if "plain" in v and type(v["plain"]) in (int, float, str)}
+    given = [(n, t) for n, v in values.items() if (t := tensor(v)) is not None]
+    sizes = {size: f"{n}.shape[{i}]" for n, v in values.items() for i, size in _sizes(v)}
+    plain = {v["plain"]: n for n, v in values.items() if "plain" in v and type(v["plain"]) in (int, float, str)}
     for name, value in check.names.items():
         t, number = tensor(value), value.get("plain")
         if t is not None and t.storage not in written:
             alike = (n for n, o in given if o.sources & t.sources and (o.shape, o.dtype) == (t.shape, t.dtype))
-            if (same := next(alike, None)) is not None:
+            if (same := next(alike, None) or _permuted(t, given)) is not None:
                 result[name] = same
-        elif name in call.given and call.given[name] == value:
+        elif name in values and values[name] == value:
             result[name] = name
         elif type(number) in (int, float) and number in plain:
             result[name] = plain[number]
@@ -148,29 +151,39 @@ def _given(check: Check, call: Call, outputs: Sequence[Tensor]) -> dict[str, str
     return result
 
 
+def _permuted(t: Tensor, given: Sequence[tuple[str, Tensor]]) -> str | None:
+    """Return a tensor as an argument with its axes in another order."""
+    for name, o in given:
+        if o.storage != t.storage or len(o.shape) != len(t.shape) or o.dtype != t.dtype:
+            continue
+        axes = list(zip(o.shape, o.stride, strict=True))
+        wanted = list(zip(t.shape, t.stride, strict=True))
+        if len(set(axes)) == len(axes) and sorted(axes) == sorted(wanted):
+            return f"{name}.permute({', '.join(str(axes.index(w)) for w in wanted)})"
+    return None
+
+
 def _sizes(value: object) -> Iterator[tuple[int, int]]:
     t = tensor(value)
     return enumerate(t.shape) if t is not None else iter(())
 
 
-class _Wide(ast.NodeTransformer):
-    """Casts to float32, which would cut off what the exact reference computes in float64."""
+class _Casts(ast.NodeTransformer):
+    """Casts to a shorter float, which would cut off what the exact reference computes in float64."""
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
         f = node.func
         if not isinstance(f, ast.Attribute) or node.keywords:
             return node
-        to = f.attr == "to" and len(node.args) == 1 and ast.unparse(node.args[0]) in ("torch.float32", "torch.float")
-        if to or (f.attr == "float" and not node.args):
-            return ast.copy_location(ast.Call(ast.Name("wide", ast.Load()), [f.value], []), node)
-        return node
+        to = _CASTS.get(f.attr, "") if not node.args else ""
+        if f.attr == "to" and len(node.args) == 1 and (text := ast.unparse(node.args[0])) in _FLOATS:
+            to = text
+        return ast.copy_location(parsing.expression(f"cast({ast.unparse(f.value)}, {to})"), node) if to else node
 
 
-def _numbers(call: Call) -> dict[float, str]:
+def _numbers(values: Values) -> dict[float, str]:
     """Return number -> the size or argument of a call that it is, for numbers that are hardly so by chance."""
-    listed = [(size, f"{n}.shape[{i}]") for n, v in call.given.items() for i, size in _sizes(v) if size >= LARGE]
-    plain = [
-        (v["plain"], n) for n, v in call.given.items() if type(v.get("plain")) is float and v["plain"] not in COMMON
-    ]
+    listed = [(size, f"{n}.shape[{i}]") for n, v in values.items() for i, size in _sizes(v) if size >= LARGE]
+    plain = [(v["plain"], n) for n, v in values.items() if type(v.get("plain")) is float and v["plain"] not in COMMON]
     return dict(reversed([*listed, *plain]))

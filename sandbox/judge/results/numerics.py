@@ -14,8 +14,8 @@ for an output of few elements: `reference_error.py` takes more.
 """
 
 import inspect
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
@@ -119,9 +119,10 @@ def expect(
     `twice`: call it again in float64; it must give the same.
     """
     inputs = make_inputs(target, case, seed, device, stress_input)
-    exact = _outputs(target, _upcast(inputs))
-    if twice:
-        _repeated(name, exact, _outputs(target, _upcast(inputs)))
+    with _doubles():
+        exact = _outputs(target, _upcast(inputs))
+        if twice:
+            _repeated(name, exact, _outputs(target, _upcast(inputs)))
     cores = fp8_arithmetic.of(device) if _of_fp8(target, inputs) else None
     low = _outputs(target, inputs, cores)
     if [o.shape for o in exact] != [o.shape for o in low]:
@@ -137,6 +138,17 @@ def expect(
         tensor.zero_()  # a candidate may get this memory
     yardstick = cores.summary if cores else ""
     return Expected(name, seed, outputs, errors, floors, dtypes, stress_input.name if stress_input else "", yardstick)
+
+
+@contextmanager
+def _doubles() -> Iterator[None]:
+    """What a reference makes without naming a type (zeros, a tensor of numbers) is float64, as its inputs are."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 def forgiving(under_stress: Expected, usual: Expected) -> Expected:
