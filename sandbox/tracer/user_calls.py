@@ -8,8 +8,9 @@ launcher; where no check looks at its tensors, an outer one of its package is, w
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from inspect import CO_VARARGS, CO_VARKEYWORDS
+from itertools import islice
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -20,7 +21,7 @@ from pgo_agent.sandbox.tracer import custom_ops
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-MOST_CALLS, MOST_CHECKS = 256, 64
+MOST_CALLS, MOST_CHECKS, MOST_PARAMETERS = 256, 64, 64
 FUNCTION_METHODS = ("forward", "backward")
 _STAND_INS: dict[type, Any] = {bool: True, int: 1, float: 0.0}  # for values of tensors, which nobody knows
 _NOT_THEIRS = ("site-packages", "dist-packages", "/lib/python3")  # in the paths of files that are not the user's
@@ -179,7 +180,7 @@ class Watch(TorchDispatchMode):
             "file": frame.f_code.co_filename,
             "function": frame.f_code.co_name,
             "line": frame.f_lineno,
-            "names": {n: self.plain(v) for n, v in frame.f_locals.items()},
+            "names": {n: self.plain(v) for n, v in _named(frame.f_locals)},
         }
 
     def note(self, text: str) -> None:
@@ -333,6 +334,15 @@ class Watch(TorchDispatchMode):
             "checks": self.checks,
             "notes": list(self.notes),
         }
+
+
+def _named(names: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield a function's names with their values, and parameters and buffers of its modules by their dotted names."""
+    for name, value in list(names.items()):
+        yield name, value
+        if isinstance(value, torch.nn.Module):
+            for inner, tensor in islice((*value.named_parameters(), *value.named_buffers()), MOST_PARAMETERS):
+                yield f"{name}.{inner}", tensor
 
 
 def _arguments(frame: FrameType) -> dict[str, Any]:

@@ -97,7 +97,7 @@ class Captured:
         """What a call returned, and what of its arguments it wrote into beside."""
         result = tensors(call.result)
         returned = {t.storage for t in result}
-        return [*result, *(t for n in self.changed for t in tensors(call.given[n]) if t.storage not in returned)]
+        return [*result, *(t for n in self.changed for t in tensors(call.given.get(n)) if t.storage not in returned)]
 
     @property
     def gradients(self) -> list[str]:

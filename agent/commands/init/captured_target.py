@@ -114,7 +114,8 @@ def _plain_body(captured: Captured) -> list[str]:
     call, text = captured.calls[0], f"{captured.name}({_passed(captured)})"
     results, outputs = tensors(call.result), captured.given_back(captured.calls[0])
     compared, returned = set(_found(captured)) or set(range(len(outputs))), {t.storage for t in results}
-    names = [n for n in captured.changed if not {t.storage for t in tensors(call.given[n])} & returned]
+    written = [n for n in captured.changed if n in call.given]
+    names = [n for n in written if not {t.storage for t in tensors(call.given[n])} & returned]
     beside = [n for i, n in enumerate(names, len(results)) if i in compared]
     kept = [i for i in range(len(results)) if i in compared]
     listed = call.result.get("list", ())
@@ -151,7 +152,7 @@ def _reference(captured: Captured) -> tuple[list[str], str, Mapping[str, float]]
     """Return the lines of reference(), what it needs beside it, and the tolerance of the program's own check."""
     call = captured.calls[0]
     found = _found(captured)
-    forward = tensors(call.result) or [t for n in captured.changed for t in tensors(call.given[n])]
+    forward = tensors(call.result) or [t for n in captured.changed for t in tensors(call.given.get(n))]
     if not found or (captured.backward and set(found) != set(range(len(forward)))):
         return [f'raise NotImplementedError("the result, in plain PyTorch")  {render.TO_WRITE}'], "", {}
     parts = [found[i] for i in sorted(found)]

@@ -6,6 +6,7 @@ imports of the program's module come with it. It reads text and runs nothing.
 
 import ast
 import builtins
+import copy
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -51,13 +52,19 @@ def cut(
     values: Sequence[ast.expr],
     renamed: "Renamed",
     free: Collection[str] = (),
+    turn: Mapping[str, str] | None = None,
 ) -> Made | None:
     """Return what makes values before a line of a function, or of the module without one; None where a name is unknown.
 
-    `renamed`: what is given, and how the result calls it. `free`: further names that the result may use.
+    `renamed`: what is given, and how the result calls it. `free`: further names that the result may use. `turn`: the
+    variables of loops around the line, in the turn that is meant.
     """
-    given, module = set(renamed.given), parsing.module(text)
-    body = _slice(function.body if function else module.body, values, line, given)
+    renamed.given |= {_flattened(n): e for n, e in renamed.given.items() if "." in n}
+    given, first = set(renamed.given), _First(renamed.given, turn or {})
+    flat = _flat(function.body if function else parsing.module(text).body, line)
+    statements = [first.visit(copy.deepcopy(s)) for s in flat if s.lineno < line]
+    values = [first.visit(copy.deepcopy(v)) for v in values]
+    body = _slice(statements, values, given)
     nodes = [renamed.visit(parsing.module(ast.unparse(n)).body[0]) for n in body]
     ends = [renamed.visit(parsing.expression(ast.unparse(v))) for v in values]
     made = [*nodes, *ends]
@@ -83,15 +90,11 @@ def _unparsed(block: Block, fresh: "Renamed") -> str:
     return f"\n\n{ast.unparse(ast.fix_missing_locations(tree))}\n"
 
 
-def _slice(body: Sequence[ast.stmt], values: Sequence[ast.expr], line: int, given: set[str]) -> list[ast.stmt]:
-    """Return the assignments before a line that values need, in order, down to the names that are given.
-
-    Of a loop or a `with` around the line, what stands inside before it counts.
-    """
-    flat = [s for s in _flat(body, line) if s.lineno < line]
+def _slice(statements: Sequence[ast.stmt], values: Sequence[ast.expr], given: set[str]) -> list[ast.stmt]:
+    """Return the assignments that values need, in order, down to the names that are given."""
     wanted = {n.id for v in values for n in ast.walk(v) if isinstance(n, ast.Name)} - given
     result = list[ast.stmt]()
-    for statement in reversed(flat):
+    for statement in reversed(statements):
         bound = {n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
         bound |= _changed(statement)
         if isinstance(statement, _MAKING) and bound & wanted:
@@ -123,13 +126,15 @@ def _changed(statement: ast.stmt) -> set[str]:
     for node in ast.walk(statement):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             if node.func.attr.endswith("_") or node.func.attr in _FILLING:
-                names.add(_root(node.func.value))
+                of_module = _root(node.func.value) in _MODULES  # torch.nn.init.normal_(x)
+                names |= {_root(a) for a in node.args[:1]} if of_module else {_root(node.func.value)}
         elif isinstance(node, ast.Assign | ast.AugAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             names |= {_root(t) for t in targets if isinstance(t, ast.Subscript | ast.Attribute)}
     return names - {""}
 
 
+_MODULES = ("torch", "init", "nn")
 _FILLING = ("append", "extend", "insert", "update", "add")
 
 
@@ -145,11 +150,33 @@ def _called(node: ast.AST) -> set[str]:
     return {f.attr if isinstance(f, ast.Attribute) else f.id for f in calls if isinstance(f, ast.Attribute | ast.Name)}
 
 
+def _flattened(dotted: str) -> str:
+    return dotted.replace(".", "__")
+
+
+class _First(ast.NodeTransformer):
+    """Attributes that are given by names, and variables of loops by what they were in one turn."""
+
+    def __init__(self, given: Mapping[str, str], turn: Mapping[str, str]) -> None:
+        self.given, self.turn = given, turn
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        if (text := ast.unparse(node)) in self.given:
+            return ast.copy_location(ast.Name(_flattened(text), ast.Load()), node)
+        self.generic_visit(node)
+        return node
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        if isinstance(node.ctx, ast.Load) and node.id in self.turn:
+            return ast.copy_location(parsing.expression(self.turn[node.id]), node)
+        return node
+
+
 class Renamed(ast.NodeTransformer):
     """Names of the program and its numbers, by expressions of the target."""
 
     def __init__(self, given: Mapping[str, str], numbers: Mapping[float, str]) -> None:
-        self.given, self.numbers = given, numbers
+        self.given, self.numbers = dict(given), numbers
 
     def visit_Constant(self, node: ast.Constant) -> ast.expr:
         number = node.value if isinstance(node.value, int | float) and not isinstance(node.value, bool) else None

@@ -6,10 +6,11 @@ stood among (`seen.Check`). Where a name means something that the launcher was n
 """
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pgo_agent.agent.commands.init import cases as sizing
 from pgo_agent.agent.commands.init import program_text
 from pgo_agent.agent.commands.init.program_text import Renamed
 from pgo_agent.agent.commands.init.seen import Call, Check, Tensor, tensor
@@ -61,10 +62,12 @@ def expected(
     asked = _call_at(function or parsing.module(text), check)
     if which is None or other is None or asked is None or len(asked.args) < 2:
         return None
-    value = _unrolled(function or parsing.module(text), asked.args[0 if matched[0] is None else 1], check.line, nth)
+    value = asked.args[0 if matched[0] is None else 1]
+    turn = _turn(function or parsing.module(text), check.line, nth)
     values = {n: v for n, v in call.given.items() if n in arguments}
-    renamed = Renamed(_given(check, values, outputs), _numbers(values))
-    made = program_text.cut(text, function, check.line, [value], renamed, arguments)
+    told = {n.id for n in ast.walk(asked.args[0 if matched[0] is not None else 1]) if isinstance(n, ast.Name)}
+    renamed = Renamed(_given(check, values, told), _numbers(values))
+    made = program_text.cut(text, function, check.line, [value], renamed, arguments, turn)
     if made is None or made.draws or _uses(made, call):
         return None
     lines, (end,) = [_Casts().visit(n) for n in made.body], [_Casts().visit(v) for v in made.values]
@@ -78,8 +81,8 @@ def expected(
     return which, Expected(body, result, module, check.bounds)
 
 
-def _unrolled(around: ast.AST, value: ast.expr, line: int, nth: int) -> ast.expr:
-    """Return a value with the variables of loops over `zip(...)` or a list of values, in their nth turn."""
+def _turn(around: ast.AST, line: int, nth: int) -> dict[str, str]:
+    """Return the variables of the loops over `zip(...)` or a list of values around a line, in their nth turn."""
     names = dict[str, str]()
     for loop in (n for n in ast.walk(around) if isinstance(n, ast.For) and n.lineno < line <= (n.end_lineno or 0)):
         zipped = isinstance(loop.iter, ast.Call) and ast.unparse(loop.iter.func) == "zip"
@@ -92,8 +95,7 @@ def _unrolled(around: ast.AST, value: ast.expr, line: int, nth: int) -> ast.expr
                 names |= {ast.unparse(t): ast.unparse(e) for t, e in zip(loop.target.elts, turn.elts, strict=False)}
             elif isinstance(loop.target, ast.Name):
                 names[loop.target.id] = ast.unparse(turn)
-    fresh: ast.expr = Renamed(names, {}).visit(parsing.expression(ast.unparse(value)))
-    return ast.copy_location(fresh, value)
+    return names
 
 
 def _indexed(value: ast.expr) -> str:
@@ -127,16 +129,16 @@ def _call_at(around: ast.AST, check: Check) -> ast.Call | None:
     return next((c for c in calls if c.lineno <= check.line <= (c.end_lineno or c.lineno)), None)
 
 
-def _given(check: Check, values: Values, outputs: Sequence[Tensor]) -> dict[str, str]:
-    """Return name at the check -> what it is by the launcher's parameters, as an expression."""
+def _given(check: Check, values: Values, told: Collection[str]) -> dict[str, str]:
+    """Return name at the check -> what it is by the launcher's parameters, as an expression. `told`: names of what the
+    kernel gave."""
     result = dict[str, str]()
-    written = {o.storage for o in outputs}
-    given = [(n, t) for n, v in values.items() if (t := tensor(v)) is not None]
+    given = [(_expression(n), t) for name, v in values.items() for n, t in sizing.leaves(name, v)]
     sizes = {size: f"{n}.shape[{i}]" for n, v in values.items() for i, size in _sizes(v)}
     plain = {v["plain"]: n for n, v in values.items() if "plain" in v and type(v["plain"]) in (int, float, str)}
     for name, value in check.names.items():
         t, number = tensor(value), value.get("plain")
-        if t is not None and t.storage not in written:
+        if t is not None and name not in told:
             alike = (n for n, o in given if o.sources & t.sources and (o.shape, o.dtype) == (t.shape, t.dtype))
             if (same := next(alike, None) or _permuted(t, given)) is not None:
                 result[name] = same
@@ -149,6 +151,12 @@ def _given(check: Check, values: Values, outputs: Sequence[Tensor]) -> dict[str,
         elif "dtype_" in value:
             result[name] = f"torch.{value['dtype_']}"
     return result
+
+
+def _expression(leaf: str) -> str:
+    """Return a tensor in lists as an expression: `a[0][1]` for `a.0.1`."""
+    name, *places = leaf.split(".")
+    return name + "".join(f"[{p}]" for p in places)
 
 
 def _permuted(t: Tensor, given: Sequence[tuple[str, Tensor]]) -> str | None:

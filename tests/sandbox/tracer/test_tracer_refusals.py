@@ -273,7 +273,7 @@ def test_random_numbers_made_by_a_launcher_are_rejected_by_name(tmp_path_factory
     ("text", "line", "message"),
     [
         ("import nowhere\n\n\ndef copied(x):\n    return x\n", 11, "nowhere"),
-        ("@torch.compile\ndef copied(x):\n    return x\n", 11, "torch.compile"),
+        ("STREAM = torch.cuda.Stream()\n\n\ndef copied(x):\n    return x\n", 11, "torch.cuda.Stream"),
     ],
 )
 def test_a_file_that_cannot_be_imported_fails_with_its_line(
@@ -285,3 +285,13 @@ def test_a_file_that_cannot_be_imported_fails_with_its_line(
     (failure,) = builder(folder, made).build(candidate, {"CASES": None}, None).failures
     assert (failure.kind, failure.line) == ("raised", line)
     assert message in failure.message
+
+
+def test_a_compiled_function_that_nothing_calls_is_not_refused(tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("decorated")
+    made = write(folder, "def copied(x):\n    return x\n")
+    decorated = "@torch.compile(dynamic=True)\ndef helper(x):\n    return x\n\n\n"
+    built = builder(folder, made).build(
+        made.source.replace("def copied", f"{decorated}def copied"), {"CASES": None}, None
+    )
+    assert not any("torch.compile" in f.message for f in built.failures), built.failures
