@@ -52,7 +52,8 @@ def _block(block: Block, sources: Sources, above: Op | None) -> None:
             _join(sources, [a.name for a in op.defined[1 if op.name == "scf.for" else 0 :]], inits)
             for region in op.regions:
                 for inner in region.blocks:
-                    _join(sources, [a.name for a in inner.arguments], inits)
+                    if inner.arguments != op.defined:
+                        _join(sources, [a.name for a in inner.arguments], inits)
                     _block(inner, sources, op)
             if op.name in ("scf.for", "scf.while"):
                 _join(sources, op.results, inits)

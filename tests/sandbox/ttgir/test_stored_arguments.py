@@ -9,6 +9,10 @@ HEAD = """module attributes {"ttg.num-ctas" = 1 : i32, "ttg.num-warps" = 4 : i32
     %c1 = arith.constant 1 : i32
     %f = arith.constant 1.0 : f32
 """
+LOOP = (
+    "    %p:2 = scf.for %i = %c0 to %n step %c1 iter_args(%x = %a, %y = %b)"
+    " -> (!tt.ptr<f32>, !tt.ptr<f32>)  : i32 {\n"
+)
 TAIL = """    tt.return
   }
 }
@@ -24,14 +28,14 @@ TAIL = """    tt.return
         ("    %i = tt.load %c : !tt.ptr<i32>\n    %p = tt.addptr %b, %i : !tt.ptr<f32>, i32\n"
          "    tt.store %p, %f : !tt.ptr<f32>\n", {1}),
         ("    %o = tt.atomic_rmw add, acq_rel, gpu, %c, %c1 : (!tt.ptr<i32>, i32) -> i32\n", {2}),
-        ("    %p:2 = scf.for %i = %c0 to %n step %c1 iter_args(%x = %a, %y = %b) -> (!tt.ptr<f32>, !tt.ptr<f32>)  : i32 {\n"
+        (LOOP +
          "      %v = tt.load %x : !tt.ptr<f32>\n"
          "      tt.store %y, %v : !tt.ptr<f32>\n"
          "      %x2 = tt.addptr %x, %c1 : !tt.ptr<f32>, i32\n"
          "      %y2 = tt.addptr %y, %c1 : !tt.ptr<f32>, i32\n"
          "      scf.yield %x2, %y2 : !tt.ptr<f32>, !tt.ptr<f32>\n"
          "    }\n", {1}),
-        ("    %p:2 = scf.for %i = %c0 to %n step %c1 iter_args(%x = %a, %y = %b) -> (!tt.ptr<f32>, !tt.ptr<f32>)  : i32 {\n"
+        (LOOP +
          "      tt.store %x, %f : !tt.ptr<f32>\n"
          "      scf.yield %y, %x : !tt.ptr<f32>, !tt.ptr<f32>\n"
          "    }\n", {0, 1}),
