@@ -44,6 +44,7 @@ OPS = frozenset(
         "arange.start",
         "sum.dim_IntList",
         "sum.default",
+        "mean.dim",
         "mul.Tensor",
         "mul.Scalar",
         "add.Tensor",

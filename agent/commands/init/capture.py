@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pgo_agent.agent.commands.init import captured_calls, captured_target, command, program
 from pgo_agent.agent.commands.init.captured_calls import Captured
+from pgo_agent.agent.commands.init.cases import Guess
 from pgo_agent.agent.commands.init.program import Program
 from pgo_agent.agent.commands.init.seen import Seen
 from pgo_agent.agent.run.settings import DEFAULT_DEVICE, RunSettings
@@ -79,8 +80,8 @@ def _stem(group: Captured, path: Path, count: int) -> str:
 def _written(group: Captured, to: Path, inside: Box, device: Device) -> Path:
     """Write a target whose guessed sizes the launcher takes, as far as a trace tells; with the program's own inputs
     where they can be had, and go with those sizes."""
-    tries = [(less, own, False) for own in (True, False) for less in captured_target.RAGGED]
-    tries[-1:-1] = [(0, own, True) for own in (True, False)]
+    tries = [(less, own, Guess.RAGGED) for own in (True, False) for less in captured_target.RAGGED]
+    tries += [(0, own, how) for how in (Guess.HALVES, Guess.SAME) for own in (True, False)]
     texts = dict.fromkeys(captured_target.write(group, *how) for how in tries)
     for text in texts:
         target.parse(text, str(to))

@@ -13,6 +13,7 @@ from pgo_agent.agent.commands.init import cases as sizing
 from pgo_agent.agent.commands.init import references, render
 from pgo_agent.agent.commands.init.captured_calls import Captured
 from pgo_agent.agent.commands.init.captured_inputs import Inputs, flops, moved
+from pgo_agent.agent.commands.init.cases import Guess
 from pgo_agent.agent.commands.init.references import Expected
 from pgo_agent.agent.commands.init.seen import tensor, tensors
 from pgo_agent.agent.kernel_part import blocks
@@ -22,9 +23,9 @@ from pgo_agent.sandbox.target import CONTRACT
 RAGGED = (3, 8, 16, 32)  # by how much guessed sizes differ from even ones: the least that the launcher takes
 
 
-def write(captured: Captured, less: int = RAGGED[0], own: bool = True, halves: bool = False) -> str:
+def write(captured: Captured, less: int = RAGGED[0], own: bool = True, how: Guess = Guess.RAGGED) -> str:
     """Return the text of the target; `less`: by how much guessed sizes are no power of two. `own`: with the program's
-    own inputs, where random numbers alone would not do. `halves`: guessed sizes are halves of those seen.
+    own inputs, where random numbers alone would not do. `how`: sizes are guessed.
 
     Raises UsageFault when the kernel needs names that a target defines.
     """
@@ -39,10 +40,10 @@ def write(captured: Captured, less: int = RAGGED[0], own: bool = True, halves: b
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
     template = resources.files("pgo_agent.agent.commands.init").joinpath("captured.py.j2").read_text(encoding="utf-8")
-    return environment.from_string(template).render(**_values(captured, less, own, halves))
+    return environment.from_string(template).render(**_values(captured, less, own, how))
 
 
-def _values(captured: Captured, less: int, own: bool, halves: bool) -> dict[str, Any]:
+def _values(captured: Captured, less: int, own: bool, how: Guess) -> dict[str, Any]:
     known = sizing.sizes(captured.calls, captured.function)
     writer = Inputs(captured, known, own)
     inputs = list(writer.lines())
@@ -70,15 +71,22 @@ def _values(captured: Captured, less: int, own: bool, halves: bool) -> dict[str,
         "inputs": inputs,
         "cases": [(writer.label(i), writer.case(i)) for i in range(count)],
         "small": [
-            ("even", writer.with_sizes(sizing.smaller(known, captured.calls, 0))),
-            ("half" if halves else "ragged", writer.with_sizes(sizing.smaller(known, captured.calls, less, halves))),
+            (name, writer.with_sizes(sizing.smaller(known, captured.calls, m, guess)))
+            for name, m, guess in _small(less, how)
         ],
-        "held_out": writer.with_sizes(sizing.held_out(known, captured.calls, less, halves)),
+        "held_out": writer.with_sizes(sizing.held_out(known, captured.calls, less, how)),
         "flops": flops(captured, known),
         "moved": bytes_moved,
         "guessed": render.GUESSED,
         "to_write": render.TO_WRITE,
     }
+
+
+def _small(less: int, how: Guess) -> list[tuple[str, int, Guess]]:
+    """Return the names of small cases, with how their sizes are guessed."""
+    if how == Guess.SAME:
+        return [("seen", 0, how)]
+    return [("even", 0, Guess.RAGGED), (str(how), less, how)]
 
 
 def checked(captured: Captured) -> bool:
@@ -90,7 +98,9 @@ def checked(captured: Captured) -> bool:
 
 
 def _body(captured: Captured) -> list[str]:
-    call, lines = captured.calls[0], [f"{n} = {n}.clone()" for n in captured.changed]
+    call = captured.calls[0]
+    given = call.given | (captured.backward.given if captured.backward else {})
+    lines = [f"{n} = {_copied(n, given.get(n))}" for n in captured.changed]
     if call.context is None:
         return lines + _plain_body(captured)
     lines += ["ctx = Context()", f"out = {captured.name}.forward(ctx, {_passed(captured)})"]
@@ -107,6 +117,14 @@ def _body(captured: Captured) -> list[str]:
         else:  # autograd casts them, too
             results.append(f"*(g.to(t.dtype) for g, t in zip(gradients, ({', '.join(of)})) if g is not None)")
     return [*lines, f"return {', '.join(results)}{',' if len(results) == 1 and several else ''}"]
+
+
+def _copied(name: str, value: Any, depth: int = 0) -> str:
+    """Return a copy of an argument that a kernel writes into: of a tensor, or of tensors in lists."""
+    if not isinstance(value, dict) or "list" not in value:
+        return f"{name}.clone()"
+    inner = "x" * (depth + 1)
+    return f"[{_copied(inner, next(iter(value['list']), None), depth + 1)} for {inner} in {name}]"
 
 
 def _plain_body(captured: Captured) -> list[str]:
@@ -202,7 +220,8 @@ def _without(module: str, captured: Captured) -> str:
 
 def _together(modules: Sequence[str], lines: str) -> str:
     """Return what several need of the program's module, each part once, and what references call."""
-    parts = dict.fromkeys(b.text.strip("\n") for m in modules if m for b in blocks(m) if b.text.strip())
+    parts = list(dict.fromkeys(b.text.strip("\n") for m in modules if m for b in blocks(m) if b.text.strip()))
     if "cast(" in "\n".join((*parts, lines)):
-        parts[references.CAST.strip("\n")] = None
+        imports = [p for p in parts if p.startswith(("import ", "from "))]
+        parts = [*imports, references.CAST.strip("\n"), *(p for p in parts if p not in imports)]
     return "\n\n\n".join(parts)

@@ -6,6 +6,7 @@ Two axes share a name where their sizes agree in every call, unless the launcher
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 from pgo_agent.agent.commands.init.seen import Call, Tensor, tensor
 
@@ -14,6 +15,14 @@ FEW = 16  # a size up to twice this is not halved
 MOST = 8  # calls that become cases
 SMALL_LAST, SMALL_OTHERS = 64, (2, 2, 16, 64)  # sizes of small cases at most: last axis, and those before it
 Axis = tuple[str, int]  # argument ("a.0" for one in a list) and axis
+
+
+class Guess(StrEnum):
+    """How sizes are guessed that no call had."""
+
+    RAGGED = "ragged"  # no powers of two
+    HALVES = "halves"
+    SAME = "same"  # not at all: the program takes these sizes alone
 
 
 @dataclass(frozen=True)
@@ -86,9 +95,11 @@ def _texts(function: ast.FunctionDef) -> dict[Axis, str]:
     return found
 
 
-def smaller(known: Sizes, calls: Sequence[Call], less: int, halves: bool = False) -> dict[str, int]:
+def smaller(known: Sizes, calls: Sequence[Call], less: int, how: Guess = Guess.RAGGED) -> dict[str, int]:
     """Return sizes for Triton's interpreter, each by `less` smaller or half as large, but for small ones and head
-    dimensions."""
+    dimensions; or those that were seen."""
+    if how == Guess.SAME:
+        return dict(known.by_call[0])
     first, result, last = known.by_call[0], dict[str, int](), set[str]()
     for name, t in (leaf for n, v in calls[0].given.items() for leaf in leaves(n, v)):
         for i in range(len(t.shape)):
@@ -104,19 +115,22 @@ def smaller(known: Sizes, calls: Sequence[Call], less: int, halves: bool = False
             )
             result[axis] = min(result.get(axis, first[axis]), first[axis], cap)
             last |= {axis} if back == 0 and len(t.shape) > 2 else set()
-    if halves:
+    if how == Guess.HALVES:
         return {n: s // 2 if s > 2 * FEW and n not in last else s for n, s in result.items()}
     return {n: s - less if s > max(8, less) and n not in last else s for n, s in result.items()}
 
 
-def held_out(known: Sizes, calls: Sequence[Call], less: int, halves: bool = False) -> dict[str, int]:
-    """Return sizes that no call had: `less` is missing to three quarters, or half; small and head dimensions stay."""
+def held_out(known: Sizes, calls: Sequence[Call], less: int, how: Guess = Guess.RAGGED) -> dict[str, int]:
+    """Return sizes that no call had: `less` is missing to three quarters, or half; small and head dimensions stay.
+    SAME: those that were seen, for other values are held out."""
+    if how == Guess.SAME:
+        return dict(known.by_call[0])
     last = {
         known.names.get((name, len(t.shape) - 1))
         for n, v in calls[0].given.items()
         for name, t in leaves(n, v)
         if len(t.shape) > 2
     }
-    if halves:
+    if how == Guess.HALVES:
         return {n: s if n in last or s <= 2 * FEW else s // 2 for n, s in known.by_call[0].items()}
     return {n: s if n in last or s <= 4 * less else s - s // 4 - less for n, s in known.by_call[0].items()}

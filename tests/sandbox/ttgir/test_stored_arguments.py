@@ -10,8 +10,7 @@ HEAD = """module attributes {"ttg.num-ctas" = 1 : i32, "ttg.num-warps" = 4 : i32
     %f = arith.constant 1.0 : f32
 """
 LOOP = (
-    "    %p:2 = scf.for %i = %c0 to %n step %c1 iter_args(%x = %a, %y = %b)"
-    " -> (!tt.ptr<f32>, !tt.ptr<f32>)  : i32 {\n"
+    "    %p:2 = scf.for %i = %c0 to %n step %c1 iter_args(%x = %a, %y = %b) -> (!tt.ptr<f32>, !tt.ptr<f32>)  : i32 {\n"
 )
 TAIL = """    tt.return
   }
