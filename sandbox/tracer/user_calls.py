@@ -130,7 +130,7 @@ class Watch(TorchDispatchMode):
         launch = {"kernel": kernel.__name__, "file": _file(kernel), "grid": grid, "args": arguments}
         launch["stored"] = stored
         launch["via"] = [f for f in files if not f.startswith("<")]
-        self.launches.append((launch, chain, max(own, 0), None if site is None else self._line(site)))
+        self.launches.append((launch, chain, own, None if site is None else self._line(site)))
 
     def _calls(self) -> list[Call]:
         """Return the calls of launchers with their launches: of each launch one of the functions that it stood in."""
@@ -149,13 +149,17 @@ class Watch(TorchDispatchMode):
         asked = (c for c in chain if self.launcher in (c.name, c.name.rpartition(".")[0]))
         if self.launcher and (found := next(asked, None)):
             return found
-        context, backward = chain[own].context, ".backward"
+        first, backward = chain[max(own, 0)], ".backward"
         all_calls = (c for _, others, _, _ in self.launches for c in others)
-        if context is not None and any(c.context is context and c.name.endswith(backward) for c in all_calls):
-            return chain[own]
-        matched = [c for c in chain[own:] if self._tensors((c.args, c.result)) & looked_at]
+        if first.context is not None and any(
+            c.context is first.context and c.name.endswith(backward) for c in all_calls
+        ):
+            return first
+        matched = [c for c in chain[max(own, 0) :] if self._tensors((c.args, c.result)) & looked_at]
         named = [c for c in matched if all(self._known(t) for t in tree_leaves(c.args) if isinstance(t, torch.Tensor))]
-        return next(iter((*named, *matched)), chain[own])
+        if own >= 0 and first in named:
+            return first
+        return named[-1] if named else next(iter(matched), first)
 
     def _known(self, tensor: Any) -> bool:
         """Whether the program has a name for a tensor where it checks something, or for what it was copied from."""

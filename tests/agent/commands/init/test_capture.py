@@ -199,3 +199,80 @@ def test_the_program_sees_the_repository_and_nothing_else_of_the_machine(tmp_pat
     (tmp_path / "peek.py").write_text(peek)
     done = captured(tmp_path, "rows", ROWS, "--", "python", "peek.py")
     assert done.code == 2 and "peek.py, line 3" in done.err, done.err
+
+
+KERNELS = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _turned(X, A, Y, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(Y + i, tl.load(X + i, i < n, 0.0) * tl.load(A + i % 64), i < n)
+"""
+OPS = """
+import torch
+from kernels import _turned
+
+
+def _launch(x, angles, y):
+    _turned[(triton_cdiv(x.numel(), 256),)](x, angles, y, x.numel(), BLOCK=256)
+
+
+def triton_cdiv(a, b):
+    return -(-a // b)
+
+
+def turned(x, angles):
+    y = torch.empty_like(x)
+    _launch(x, angles, y)
+    return y, None
+"""
+PROGRAM = """
+import torch
+from ops import turned
+
+
+def reference(x, angles):
+    return (x.float().view(-1, 64) * angles).view_as(x)
+
+
+rows = 96
+x = torch.randn(rows, 128, device="cuda", dtype=torch.bfloat16)
+angles = (torch.arange(64, device="cuda") / 64).cos()
+kept = x.clone()
+results = turned(kept * 1.0, angles)
+for got, want in zip(results[:1], [reference(x, angles).to(torch.bfloat16)]):
+    torch.testing.assert_close(got.float(), want.float(), rtol=1e-2, atol=1e-2)
+"""
+
+
+@pytest.fixture(scope="module")
+def spread(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Done]:
+    """The target of a kernel whose launcher lies in another file, and whose results a program checks."""
+    folder = tmp_path_factory.mktemp("spread")
+    for name, text in (("kernels", KERNELS), ("ops", OPS), ("program", PROGRAM)):
+        (folder / f"{name}.py").write_text(text)
+    done = pgo("init", "kernels.py", "-o", "t.py", "--", "python", "program.py", cwd=folder)
+    return (folder / "t.py").read_text() if done.code == 0 else "", done
+
+
+def test_the_launcher_whose_results_are_checked_is_found_in_another_file(spread: tuple[str, Done]) -> None:
+    text, done = spread
+    assert "turned: one call, kernels _turned" in done.out, done.out + done.err
+    assert "0 lines to write" in done.out
+    assert "@triton.jit\ndef _turned" in text and "from kernels import" not in text, "with the kernel in it"
+
+
+def test_a_check_of_a_cast_in_a_loop_gives_the_reference_of_the_copied_argument(spread: tuple[str, Done]) -> None:
+    text, _ = spread
+    assert "their_reference(x, angles)" in text and "cast(x, torch.float32)" in text
+    assert "randn" not in text[text.index("\ndef reference(x, angles)") : text.index("\ndef inputs")]
+
+
+def test_inputs_that_are_computed_are_made_as_the_program_makes_them(spread: tuple[str, Done]) -> None:
+    text, _ = spread
+    inside = text[text.index("\ndef inputs") : text.index("\nCASES")]
+    assert "angles = (torch.arange(case[" in inside and ".cos()" in inside
+    assert "device=generator.device" in inside and "cuda" not in inside
