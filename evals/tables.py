@@ -14,6 +14,8 @@ from typing import Any
 from pgo_agent.agent.moves.catalogue import SOURCE_MOVES
 from pgo_agent.agent.run.record.shipped_results import rows
 from pgo_agent.agent.version import short
+from pgo_agent.evals.field import report as field_report
+from pgo_agent.evals.field.targets import FieldTarget
 from pgo_agent.evals.gate import entries as corpora
 from pgo_agent.evals.gate import report as gate_report
 from pgo_agent.evals.leaderboard.rank import noise as noise_of
@@ -210,6 +212,22 @@ def mutants(file: str) -> str:
     return "\n".join(lines) + (f"\nSurvived:\n\n{survived}" if survived else "")
 
 
+def field() -> str:
+    """Return how far the kernels of public packages came: a Markdown table, a line for each."""
+    lines = [line for line in rows() if line["what"] in ("target", "run")]
+    made = [FieldTarget(**{n: v for n, v in t.items() if n != "what"}) for t in lines if t["what"] == "target"]
+    names = {t.kernel for t in made}
+    runs = {r.kernel: r for r in load.files(sorted(RESULTS.glob("field-h*.jsonl"))).rows if r.kernel in names}
+    table = ["| kernel | package | lines by hand | over as shipped | over tuned | won by, or what stood in the way |"]
+    table.append("|---|---|---:|---:|---:|---|")
+    for t in made:
+        cells = field_report.cells(t, runs.get(t.kernel))
+        table.append("| " + " | ".join([f"`{t.kernel}`", f"{t.package} {t.version}", str(t.by_hand), *cells]) + " |")
+    counted = field_report.line(field_report.summary(made, runs))
+    where = _where(next(iter(runs.values())).environment, *(r.commit for r in runs.values()))
+    return "\n".join(table) + f"\n\n{counted[0].upper()}{counted[1:]}. {where}.\n"
+
+
 def moves() -> str:
     """Return a Markdown table of the source moves: the symptom that each answers, and what is known of its gain."""
     head = "| source move | symptom | known of its gain | sm |\n|---|---|---|---|\n"
@@ -232,6 +250,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "gate": gate,
     "mutants": partial(mutants, MUTANTS_CPU),
     "mutants on a GPU": partial(mutants, MUTANTS_GPU),
+    "field": field,
     "moves": moves,
 }
 

@@ -80,7 +80,7 @@ class FieldReport:
         for r in rows.values():
             if r.failed:
                 out.print(f"{r.kernel}: its run failed: {r.failed}", markup=False, soft_wrap=True)
-        out.print(_line(summary(self.made, rows)), markup=False, soft_wrap=True)
+        out.print(line(summary(self.made, rows)), markup=False, soft_wrap=True)
 
 
 def tell(made: FieldTarget) -> None:
@@ -103,17 +103,38 @@ def _table(made: Sequence[FieldTarget], rows: Mapping[str, Row]) -> Table:
     return table
 
 
-def _line(counts: Mapping[str, Any]) -> str:
+def line(counts: Mapping[str, Any]) -> str:
     text = (
         f"{counts['kernels']} kernels of {counts['packages']} packages: {counts['written']} targets written, "
-        f"{counts['ready']} whole; {counts['right']} right and {counts['built']} built without a GPU"
+        f"{counts['ready']} whole"
     )
+    if counts["right"] or counts["built"]:
+        text += f"; {counts['right']} right and {counts['built']} built without a GPU"
     if (by_hand := counts["lines by hand, median"]) is not None:
         text += f"; in the median {by_hand:g} lines by hand and {counts['seconds of init, median']:.0f} s"
     if "mean" in counts:
         means = ", ".join(f"{mean:.3f}x of {base}" for base, mean in counts["mean"].items())
         text += f"; {counts['measured']} measured, {counts['accepted']} faster; geometric mean {means}"
     return text
+
+
+def cells(made: FieldTarget, row: Row | None) -> list[str]:
+    """Return what a kernel's run came to as cells of a table: of as shipped, of tuned, and why."""
+    if row is None:
+        why = "not run" if made.ready else "a line is left to write" if made.written else "`init` found no launcher"
+        return ["-", "-", why]
+    if row.failed:
+        return ["1", "1", _short(row.failed)]
+    won = ", then ".join(row.winner.moves) if row.winner else "no candidate was faster"
+    return [f"{row.middle(SHIPPED):.3f}", f"{row.middle(TUNED):.3f}", won]
+
+
+def _short(failed: str) -> str:
+    """Return why a run failed in one line: without the file's name and the advice."""
+    text = failed.splitlines()[0]
+    for head in ("the kernel as it stands is ", "the kernel as it stands "):
+        text = text.rpartition(head)[2]
+    return text[:110].replace("|", "/")
 
 
 def _middle(row: Row | None, base: str) -> float:
