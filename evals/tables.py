@@ -15,7 +15,8 @@ from pgo_agent.agent.moves.catalogue import SOURCE_MOVES
 from pgo_agent.agent.run.record.shipped_results import rows
 from pgo_agent.agent.version import short
 from pgo_agent.evals.field import report as field_report
-from pgo_agent.evals.field.targets import FieldTarget
+from pgo_agent.evals.field import run as field_run
+from pgo_agent.evals.field.suite import FOLDER
 from pgo_agent.evals.gate import entries as corpora
 from pgo_agent.evals.gate import report as gate_report
 from pgo_agent.evals.leaderboard.rank import noise as noise_of
@@ -29,6 +30,7 @@ from pgo_agent.evals.runner.folders import RESULTS
 
 TRIED = "candidates.md"  # beside the records
 MUTANTS_CPU, MUTANTS_GPU = "mutants-cpu.jsonl", "mutants-h100.jsonl"
+FIELD = FOLDER / "results"
 _HEAD = """Figures are how many times faster
 than its incumbent a candidate ran, in one session: of all cases the geometric mean, then each. A candidate that was
 slower at the quick look was timed no further.
@@ -214,10 +216,8 @@ def mutants(file: str) -> str:
 
 def field() -> str:
     """Return how far the kernels of public packages came: a Markdown table, a line for each."""
-    lines = [line for line in rows() if line["what"] in ("target", "run")]
-    made = [FieldTarget(**{n: v for n, v in t.items() if n != "what"}) for t in lines if t["what"] == "target"]
-    names = {t.kernel for t in made}
-    runs = {r.kernel: r for r in load.files(sorted(RESULTS.glob("field-h*.jsonl"))).rows if r.kernel in names}
+    made = list(field_run.read(FIELD / "targets.jsonl").values())
+    runs = {r.kernel: r for r in load.files([FIELD / "h200.jsonl"]).rows}
     table = ["| kernel | package | lines by hand | over as shipped | over tuned | won by, or what stood in the way |"]
     table.append("|---|---|---:|---:|---:|---|")
     for t in made:

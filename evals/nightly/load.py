@@ -18,14 +18,7 @@ from pgo_agent.sandbox.errors import UsageFault
 
 HINT = "give files of `pgo-agent eval nightly`, or those in evals/results"
 GATE = (ENTRY, BATCH)
-BESIDE = {
-    "sweep",
-    "verdict",
-    "profile",
-    "mutant",
-    "target",
-    "time to a result",
-}  # other records in evals/results: no rows
+BESIDE = {"sweep", "verdict", "profile", "mutant", "time to a result"}  # other records in evals/results: no rows
 
 Line = tuple[int, dict[str, Any]]  # with its number
 

@@ -7,12 +7,11 @@ into blocks. It reads text and imports nothing.
 
 import ast
 import copy
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pgo_agent.agent.commands.init import command, render
+from pgo_agent.agent.commands.init import command, operators, render
 from pgo_agent.agent.kernel_part import Block, blocks, mentioned, used_by
 from pgo_agent.sandbox import parsing, target
 
@@ -46,7 +45,7 @@ def needed(path: Path, text: str, names: set[str], modules: Modules) -> list[Blo
     """
     inliner = _Inliner(modules)
     inliner.take(path.resolve(), text, names)
-    return inliner.result
+    return [_block(operators.replaced(b.text, inliner.operators)) for b in inliner.result]
 
 
 class _Inliner:
@@ -55,13 +54,14 @@ class _Inliner:
         self.result: list[Block] = []
         self._taken = set[tuple[Path, int]]()
         self._owners = dict[str, Path]()
+        self.operators = dict[str, str]()  # that the launcher calls by torch.ops -> the function of each
 
     def take(self, path: Path, text: str, names: set[str]) -> None:
         """Add what names of a file need. Raises _Clash."""
         parts = blocks(text)
         roots = {i for i, b in enumerate(parts) if b.names & names}
         used = used_by(parts, roots)
-        while more := {i for i, b in enumerate(parts) if _registers(b, "".join(parts[j].text for j in used))} - used:
+        while more := self._operators(parts, used) - used:
             used |= used_by(parts, more)
         for i in sorted(used):
             if (path, i) in self._taken:
@@ -71,7 +71,17 @@ class _Inliner:
                 self._import(path, parts[i])
             else:
                 self._own(path, parts[i].names)
-                self.result.append(parts[i])
+                self.result.append(_block(operators.plain(parts[i])) if self._registered(parts[i]) else parts[i])
+
+    def _operators(self, parts: Sequence[Block], used: set[int]) -> set[int]:
+        """Return the blocks that define the operators which used ones call."""
+        names = operators.called("".join(parts[i].text for i in used))
+        found = {i: operator for i, b in enumerate(parts) if (operator := operators.registers(b, names))}
+        self.operators |= {operator: min(parts[i].names) for i, operator in found.items()}
+        return set(found)
+
+    def _registered(self, block: Block) -> bool:
+        return any(block.names == {function} for function in self.operators.values())
 
     def _own(self, path: Path, names: frozenset[str]) -> None:
         if any(self._owners.setdefault(n, path) != path for n in names):
@@ -112,19 +122,6 @@ class _Inliner:
             self.result, self._taken, self._owners = before
             return False
         return True
-
-
-_OPERATOR = re.compile(r"torch\.ops\.(\w+)\.(\w+)")
-
-
-def _registers(block: Block, text: str) -> bool:
-    """Whether a block registers an operator that a text calls: no name of its own leads to it."""
-    return any(
-        f'"{ns}::{name}"' in block.text
-        or f"'{ns}::{name}'" in block.text
-        or re.search(rf'["\']{name}[("\']', block.text)
-        for ns, name in set(_OPERATOR.findall(text))
-    )
 
 
 def _block(text: str) -> Block:
