@@ -1,0 +1,90 @@
+"""What is known of the values of a program's tensors, which nobody computes: how they were drawn, and what was copied.
+
+A tensor is told from others by its storage. Everything is given in a form that JSON holds.
+"""
+
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+_KEEPS = ("_to_copy", "clone", "view", "_unsafe_view", "reshape", "permute", "transpose", "t", "detach", "contiguous")
+_COPIES = ("_to_copy", "clone", "contiguous", "copy_")
+_DRAWS = ("randn", "randn_like", "normal_", "rand", "rand_like", "uniform_", "empty", "empty_like", "empty_strided")
+
+
+class TensorValues:
+    """Storages by number, with what their values are."""
+
+    def __init__(self) -> None:
+        self._storages: dict[int, int] = {}
+        self._recipes: dict[int, dict[str, Any]] = {}  # how the values of a storage were drawn
+        self._copied: dict[int, int] = {}  # storage -> the one that its values were copied from, in another type maybe
+        self._keep: list[Any] = []
+
+    def changed(self, args: Any) -> None:
+        """Forget what is known of the values of a tensor that an op writes into."""
+        if args and isinstance(args[0], torch.Tensor):
+            self._copied.pop(self.storage(args[0]), None)
+            self._recipes.pop(self.storage(args[0]), None)
+
+    def drawn(self, name: str, args: Any, out: Any) -> None:
+        """Remember how values were drawn, where they only change type or shape afterwards, and what was copied."""
+        if not isinstance(out, torch.Tensor):
+            return
+        if name == "randint":
+            numbers = [a for a in args if type(a) is int]
+            low, high = (numbers[0], numbers[1]) if len(numbers) > 1 else (0, numbers[0])
+            self._recipes[self.storage(out)] = {"low": low, "high": high}
+        elif name in _DRAWS:
+            self._recipes[self.storage(out)] = {"draw": name}
+        elif name in _KEEPS and (recipe := self._recipes.get(self.storage(args[0]))):
+            self._recipes.setdefault(self.storage(out), recipe)
+        once = name == "mul" and type(args[1]) in (int, float) and args[1] == 1  # x * 1: a copy that is no leaf
+        if name in _COPIES or once:
+            to, source = (args[0], args[1]) if name == "copy_" else (out, args[0])
+            if self.storage(to) != self.storage(source) and to.numel() == source.numel():
+                self._copied[self.storage(to)] = self.storage(source)
+
+    def storage(self, tensor: Any) -> int:
+        key = tensor.untyped_storage()._cdata
+        if key not in self._storages:
+            self._storages[key] = len(self._storages)
+            self._keep.append(tensor.untyped_storage())
+        return self._storages[key]
+
+    def copies(self, storage: int) -> list[int]:
+        """Return the storages that the values of one were copied from, the nearest first."""
+        found = [storage]
+        while (before := self._copied.get(found[-1])) is not None and before not in found:
+            found.append(before)
+        return found[1:]
+
+    def plain(self, value: Any) -> dict[str, Any]:
+        """Return a value in a form that JSON holds: a tensor by its shape, and others as what they are."""
+        if isinstance(value, torch.Tensor):
+            return {
+                "storage": self.storage(value),
+                "shape": list(value.shape),
+                "stride": list(value.stride()),
+                "dtype": str(value.dtype)[6:],
+                "grad": bool(value.requires_grad),
+                "recipe": self._recipes.get(self.storage(value), {}),
+                "copied": self.copies(self.storage(value)),
+            }
+        if value is None or isinstance(value, bool | int | float | str):
+            return {"plain": value}
+        if isinstance(value, torch.dtype):
+            return {"dtype_": str(value)[6:]}
+        if isinstance(value, list | tuple) and len(value) <= 64:
+            return {"list": [self.plain(v) for v in value], "tuple": isinstance(value, tuple)}
+        return {"other": type(value).__name__}
+
+    def storages(self, tree: Any) -> set[int]:
+        """Return the storages of all tensors in a tree of values."""
+        return {self.storage(t) for t in tree_leaves(tree) if isinstance(t, torch.Tensor)}
+
+    def sources(self, value: dict[str, Any]) -> list[int]:
+        """Return the storages that hold, or held, the values of what `plain` gave."""
+        listed = [s for v in value.get("list", ()) for s in self.sources(v)]
+        return [value["storage"], *value["copied"]] if "storage" in value else listed
