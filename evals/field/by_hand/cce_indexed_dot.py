@@ -1,2 +1,2 @@
-# The kernel gives the products in bf16 and sums them in float32; its program allows an error of 5e-2.
-TOLERANCE = dict(max_ratio=16000, mean_ratio=23000)
+# Products of bf16 are rounded before they are summed, and the sum is given in float32: its program allows 0.5.
+TOLERANCE = dict(max_ratio=24000, mean_ratio=28000)
