@@ -8,6 +8,7 @@ import ast
 import re
 
 from pgo_agent.agent.kernel_part import Block
+from pgo_agent.sandbox import parsing
 
 CALLED = re.compile(r"torch\.ops\.(\w+)\.(\w+)(?:\.default)?")
 _REGISTERING = ("custom_op", "triton_op", "impl", "register_kernel")
@@ -27,7 +28,7 @@ def registers(block: Block, names: set[str]) -> str:
 def plain(block: Block) -> str:
     """Return the text of a function without what registers it."""
     lines = block.text.splitlines(keepends=True)
-    node = ast.parse(block.text).body[-1]
+    node = parsing.module(block.text).body[-1]
     for decorator in reversed(getattr(node, "decorator_list", [])):
         if _name(decorator) in _REGISTERING:
             del lines[decorator.lineno - 1 : decorator.end_lineno]
