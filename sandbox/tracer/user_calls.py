@@ -18,7 +18,6 @@ from pgo_agent.sandbox.tracer import call_frames, custom_ops
 from pgo_agent.sandbox.tracer.call_frames import Call
 from pgo_agent.sandbox.tracer.tensor_values import TensorValues
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 MOST_CALLS, MOST_CHECKS = 256, 64
 _STAND_INS: dict[type, Any] = {bool: True, int: 1, float: 0.0}  # for values of tensors, which nobody knows
@@ -101,9 +100,10 @@ class Watch(TorchDispatchMode):
     def _calls(self) -> list[Call]:
         """Return the calls of launchers with their launches: of each launch one of the functions that it stood in."""
         looked_at = {s for c in self.checks for side in c["sides"] for s in self.values.sources(side)}
+        known = {s for c in self.checks for v in c["names"].values() for s in self.values.sources(v)}
         calls = dict[Call, None]()
         for launch, chain, own, site in self.launches:
-            call = self._launcher(chain, own, looked_at)
+            call = self._launcher(chain, own, looked_at, known)
             if call not in calls and len(calls) >= MOST_CALLS:
                 continue
             calls.setdefault(call)
@@ -111,7 +111,9 @@ class Watch(TorchDispatchMode):
             call.launches.append(launch)
         return list(calls)
 
-    def _launcher(self, chain: list[Call], own: int, looked_at: set[int]) -> Call:
+    def _launcher(self, chain: list[Call], own: int, looked_at: set[int], known: set[int]) -> Call:
+        """Return the launcher among functions. `looked_at`: storages that are checked; `known`: that the program has a
+        name for where it checks something."""
         asked = (c for c in chain if self.launcher in (c.name, c.name.rpartition(".")[0]))
         if self.launcher and (found := next(asked, None)):
             return found
@@ -122,16 +124,10 @@ class Watch(TorchDispatchMode):
         ):
             return first
         matched = [c for c in chain[max(own, 0) :] if self.values.storages((c.args, c.result)) & looked_at]
-        named = [c for c in matched if all(self._known(t) for t in tree_leaves(c.args) if isinstance(t, torch.Tensor))]
+        named = [c for c in matched if all(known & {s, *self.values.copies(s)} for s in self.values.storages(c.args))]
         if own >= 0 and first in named:
             return first
         return named[-1] if named else next(iter(matched), first)
-
-    def _known(self, tensor: Any) -> bool:
-        """Whether the program has a name for a tensor where it checks something, or for what it was copied from."""
-        names = {s for c in self.checks for v in c["names"].values() for s in self.values.sources(v)}
-        number = self.values.storage(tensor)
-        return not names.isdisjoint((number, *self.values.copies(number)))
 
     def _line(self, frame: FrameType) -> dict[str, Any]:
         return {

@@ -97,8 +97,7 @@ def _stored(ttgir: str, signature: dict[str, Any]) -> list[str] | None:
         module = reader.parse(ttgir)
     except Unreadable:
         return None
-    pointers = [a for a in module.kernel.defined if "tt.ptr" in a.type or "tensordesc" in a.type]
-    if len(pointers) != len(names):
+    if len(stored_arguments.pointers(module)) != len(names):
         return None
     return [names[i] for i in sorted(stored_arguments.stored(module))]
 

@@ -6,7 +6,7 @@ leaves unclear counts as written through everything that it could be.
 
 from collections.abc import Sequence
 
-from pgo_agent.sandbox.ttgir.tree import Block, Module, Op
+from pgo_agent.sandbox.ttgir.tree import Argument, Block, Module, Op
 
 _FROM_FIRST = ("tt.addptr", "tt.advance", "tt.make_tensor_descriptor", "tt.make_tensor_ptr")
 _VALUES = ("load", "atomic", "dot", "reduce", "scan", "gather", "local_alloc", "wait")  # give what lies in memory
@@ -15,10 +15,14 @@ Sources = dict[str, frozenset[int]]  # value -> the arguments that it may point 
 _NONE = frozenset[int]()
 
 
+def pointers(module: Module) -> list[Argument]:
+    """Return the kernel's arguments that are pointers or descriptors, in order."""
+    return [a for a in module.kernel.defined if "tt.ptr" in a.type or "tensordesc" in a.type]
+
+
 def stored(module: Module) -> frozenset[int]:
-    """Return the places, among the kernel's pointers and descriptors, of those that it may write through."""
-    pointers = [a for a in module.kernel.defined if "tt.ptr" in a.type or "tensordesc" in a.type]
-    sources: Sources = {a.name: frozenset({n}) for n, a in enumerate(pointers)}
+    """Return the places among `pointers` of those that the kernel may write through."""
+    sources: Sources = {a.name: frozenset({n}) for n, a in enumerate(pointers(module))}
     before: Sources = {}
     while before != sources:
         before = dict(sources)

@@ -82,13 +82,17 @@ def _written(group: Captured, to: Path, inside: Box, device: Device) -> Path:
     where they can be had, and go with those sizes."""
     tries = [(less, own, Guess.RAGGED) for own in (True, False) for less in captured_target.RAGGED]
     tries += [(0, own, how) for how in (Guess.HALVES, Guess.SAME) for own in (True, False)]
-    texts = dict.fromkeys(captured_target.write(group, *how) for how in tries)
-    for text in texts:
+    tried = dict[str, None]()
+    for how in tries:
+        text = captured_target.write(group, *how)
+        if text in tried:
+            continue
+        tried[text] = None
         target.parse(text, str(to))
         command.save(text, to)
         if not program.error_of(inside, device.key, TRIED, to) and not _refused(to, inside, device):
             return to
-    command.save(next(iter(texts)), to)
+    command.save(next(iter(tried)), to)
     return to
 
 

@@ -4,6 +4,7 @@ Relies on `seen.py` for the calls and on `agent/moves/analysis/stored_pointers.p
 """
 
 import ast
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,8 +13,9 @@ from typing import Any
 
 import libcst as cst
 from pgo_agent.agent.commands.init import cases as sizing
-from pgo_agent.agent.commands.init import inlined
+from pgo_agent.agent.commands.init import inlined, references
 from pgo_agent.agent.commands.init.inlined import Modules
+from pgo_agent.agent.commands.init.references import Expected
 from pgo_agent.agent.commands.init.seen import Call, Check, Tensor, tensors
 from pgo_agent.agent.kernel_part import Block
 from pgo_agent.agent.moves.analysis import cst_util
@@ -98,6 +100,19 @@ class Captured:
         result = tensors(call.result)
         returned = {t.storage for t in result}
         return [*result, *(t for n in self.changed for t in tensors(call.given.get(n)) if t.storage not in returned)]
+
+    @cached_property
+    def expected(self) -> dict[int, Expected]:
+        """The references of the program's own checks, by the place of the output in what `given_back` gives."""
+        seen, found = Counter[tuple[str, int]](), dict[int, Expected]()
+        for check, text in self.checks:
+            nth = seen[check.file, check.line]
+            seen[check.file, check.line] += 1
+            for one in self.calls:
+                taken = references.expected(check, nth, one, self.arguments, self.given_back(one), text)
+                if taken:
+                    found.setdefault(*taken)
+        return found
 
     @property
     def gradients(self) -> list[str]:

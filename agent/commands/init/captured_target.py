@@ -4,7 +4,6 @@ Relies on `references.py` for the reference. A method of an autograd Function is
 and, where it was seen, backward: what forward saves is then checked by the gradients.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
@@ -14,7 +13,6 @@ from pgo_agent.agent.commands.init import references, render
 from pgo_agent.agent.commands.init.captured_calls import Captured
 from pgo_agent.agent.commands.init.captured_inputs import Inputs, flops, moved
 from pgo_agent.agent.commands.init.cases import Guess
-from pgo_agent.agent.commands.init.references import Expected
 from pgo_agent.agent.commands.init.seen import tensor, tensors
 from pgo_agent.agent.kernel_part import blocks
 from pgo_agent.sandbox.errors import UsageFault
@@ -106,7 +104,7 @@ def _body(captured: Captured) -> list[str]:
     lines += ["ctx = Context()", f"out = {captured.name}.forward(ctx, {_passed(captured)})"]
     several = "list" in call.result
     results = ["*(t for t in out if isinstance(t, torch.Tensor))" if several else "out"]
-    if several and captured.backward is None and (compared := _found(captured)):
+    if several and captured.backward is None and (compared := captured.expected):
         places = [i for i, v in enumerate(call.result["list"]) if tensor(v) is not None]
         results = [f"out[{places[i]}]" for i in sorted(compared) if i < len(places)]
     if captured.backward:
@@ -131,7 +129,7 @@ def _plain_body(captured: Captured) -> list[str]:
     """Return the call, and what of its results is compared: all, where the program compares none of them."""
     call, text = captured.calls[0], f"{captured.name}({_passed(captured)})"
     results, outputs = tensors(call.result), captured.given_back(captured.calls[0])
-    compared, returned = set(_found(captured)) or set(range(len(outputs))), {t.storage for t in results}
+    compared, returned = set(captured.expected) or set(range(len(outputs))), {t.storage for t in results}
     written = [n for n in captured.changed if n in call.given]
     names = [n for n in written if not {t.storage for t in tensors(call.given[n])} & returned]
     beside = [n for i, n in enumerate(names, len(results)) if i in compared]
@@ -169,7 +167,7 @@ def _passed(captured: Captured) -> str:
 def _reference(captured: Captured) -> tuple[list[str], str, Mapping[str, float]]:
     """Return the lines of reference(), what it needs beside it, and the tolerance of the program's own check."""
     call = captured.calls[0]
-    found = _found(captured)
+    found = captured.expected
     forward = tensors(call.result) or [t for n in captured.changed for t in tensors(call.given.get(n))]
     if not found or (captured.backward and set(found) != set(range(len(forward)))):
         return [f'raise NotImplementedError("the result, in plain PyTorch")  {render.TO_WRITE}'], "", {}
@@ -196,20 +194,6 @@ def _reference(captured: Captured) -> tuple[list[str], str, Mapping[str, float]]
         _without(module, captured),
         parts[0].bounds,
     )
-
-
-def _found(captured: Captured) -> dict[int, Expected]:
-    """Return the references of the program's own checks, by the place of the output among what the call gave: what it
-    returned, and arguments that it wrote into and did not return."""
-    seen, found = Counter[tuple[str, int]](), dict[int, Expected]()
-    for check, text in captured.checks:
-        nth = seen[check.file, check.line]
-        seen[check.file, check.line] += 1
-        for one in captured.calls:
-            taken = references.expected(check, nth, one, captured.arguments, captured.given_back(one), text)
-            if taken:
-                found.setdefault(*taken)
-    return found
 
 
 def _without(module: str, captured: Captured) -> str:

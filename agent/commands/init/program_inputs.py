@@ -49,8 +49,7 @@ def found(captured: Captured, known: sizing.Sizes, dtype: str) -> ProgramInputs 
     renamed = _Inputs(_sizes(site.names, known, dtype), _by_value(known), dtype)
     asked = [parsing.expression(v) for v in names.values()]
     made = program_text.cut(captured.program, function, site.line, asked, renamed, ("case", "generator", "dtype"))
-    root = call.function.partition(".")[0]
-    if made is None or any(isinstance(n, ast.Name) and n.id == root for m in made.body for n in ast.walk(m)):
+    if made is None or made.mentions(call.root):
         return None
     texts = {n: ast.unparse(v) for n, v in zip(names, made.values, strict=True)}
     return ProgramInputs(made.lines, texts, made.module)

@@ -33,6 +33,9 @@ class Made:
     def lines(self) -> tuple[str, ...]:
         return tuple(ast.unparse(n) for n in self.body)
 
+    def mentions(self, name: str) -> bool:
+        return any(isinstance(n, ast.Name) and n.id == name for m in (*self.body, *self.values) for n in ast.walk(m))
+
     @property
     def draws(self) -> bool:
         """Whether random numbers, or memory that nobody wrote, come in."""

@@ -68,7 +68,7 @@ def expected(
     told = {n.id for n in ast.walk(asked.args[0 if matched[0] is not None else 1]) if isinstance(n, ast.Name)}
     renamed = Renamed(_given(check, values, told), _numbers(values))
     made = program_text.cut(text, function, check.line, [value], renamed, arguments, turn)
-    if made is None or made.draws or _uses(made, call):
+    if made is None or made.draws or made.mentions(call.root):
         return None
     lines, (end,) = [_Casts().visit(n) for n in made.body], [_Casts().visit(v) for v in made.values]
     module = made.module
@@ -109,12 +109,6 @@ def _output(side: Tensor | None, outputs: Sequence[Tensor]) -> int | None:
     if side is None:
         return None
     return next((i for i, o in enumerate(outputs) if o.storage in side.sources and o.shape == side.shape), None)
-
-
-def _uses(made: program_text.Made, call: Call) -> bool:
-    """Whether the launcher itself is part of its reference."""
-    root = call.function.partition(".")[0]
-    return any(isinstance(n, ast.Name) and n.id == root for m in (*made.body, *made.values) for n in ast.walk(m))
 
 
 def _dtype(name: str, values: Values) -> str:

@@ -61,13 +61,18 @@ class Call:
         return self.function.rpartition(".")[0]
 
     @property
+    def root(self) -> str:
+        """The name by which the file of the launcher knows it: a function's, or its class's."""
+        return self.function.partition(".")[0]
+
+    @property
     def given(self) -> dict[str, Any]:
         return {n: v for n, v in self.args.items() if n != "ctx"}
 
 
 @dataclass(frozen=True)
 class Site:
-    """A line of the user's program that led to a call, with the names of its function."""
+    """A line of the user's program, with the names of its function."""
 
     file: str
     function: str
@@ -76,16 +81,12 @@ class Site:
 
 
 @dataclass(frozen=True)
-class Check:
+class Check(Site):
     """A comparison in the user's program."""
 
     check: str
-    file: str
-    function: str
-    line: int
     sides: tuple[Any, ...]
     bounds: dict[str, float]
-    names: dict[str, Any]
 
 
 @dataclass(frozen=True)
