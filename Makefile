@@ -7,7 +7,7 @@ MODEL := .small-model
 
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: optimize test test-slow test-triton-3.9 test-model kills lint bench compiled clean
+.PHONY: optimize test test-slow test-triton-3.9 test-model kills lint compiled clean
 
 optimize: compiled  ## run the main job on the embedded default; ends well whether or not there is something to gain
 	$(BIN)/pgo-agent optimize kernels/fa_fwd.py; code=$$?; test $$code -le 1
@@ -30,9 +30,6 @@ kills: $(VENV)/ready  ## a hundred processes killed at random moments, and recor
 lint: $(VENV)/ready build/types/pgo_agent
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-
-bench: $(VENV)/ready  ## seconds to trace, to compile and to judge; memory
-	$(BIN)/python -m pgo_agent.evals.bench kernels/fa_fwd.py
 
 $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

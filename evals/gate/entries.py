@@ -17,7 +17,6 @@ raises BrokenCorpus: it must not pass for a refused one.
 
 import itertools
 import re
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -163,8 +162,3 @@ def given_file(entry: Entry, of: Target, folder: Path, own_text: Callable[[], st
     if parsed.errors or len(parsed.sources) != 1:
         raise BrokenCorpus(f"{entry.name} does not fit {entry.target} any more: {'; '.join(parsed.errors)}")
     return GivenFile(entry.name, "source", parsed.sources[0])
-
-
-def impossible(corpus: Path = CORPUS) -> list[dict[str, object]]:
-    """Return the ideas that cannot even be tried: number, idea, why, and the tests that show it."""
-    return list(tomllib.loads((corpus / "impossible.toml").read_text())["impossible"])

@@ -45,7 +45,6 @@ class Bundle:
     id: str  # SHA-256 of bundle.json
     kernels: dict[str, Kernel]
     images: dict[str, bytes]  # kernel key -> cubin
-    code_ids: dict[str, str]  # kernel key -> identity of what the GPU executes
     plans: dict[str, dict[str, Plan]]  # case -> choice of configuration -> plan
 
 
@@ -70,8 +69,7 @@ def load(manifest: Path, artefacts: Path, limits: Limits) -> Bundle:
     tables = {k: elf.parameter_sizes(images[k], v.name) for k, v in kernels.items()}
     for plan in (p for choices in plans.values() for p in choices.values()):
         check_plan(plan, kernels, tables, limits)
-    codes = {k: elf.code_id(i) for k, i in images.items()}
-    return Bundle(hashlib.sha256(raw).hexdigest(), kernels, images, codes, plans)
+    return Bundle(hashlib.sha256(raw).hexdigest(), kernels, images, plans)
 
 
 def _plans(x: Any) -> dict[str, dict[str, Plan]]:

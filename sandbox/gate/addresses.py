@@ -140,9 +140,3 @@ class _Walk:
         if wrong.any():
             first = np.unravel_index(np.argmax(wrong), wrong.shape)
             self.seen.overflow = Overflow(pointer.argument, int(meant[first]), int(cut[first]), op.line, op.name)
-
-
-# shapes ---------------------------------------------------------------------------------------------------------------
-
-
-# arithmetic -----------------------------------------------------------------------------------------------------------

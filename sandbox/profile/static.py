@@ -1,4 +1,4 @@
-"""The static pass: what a built kernel costs, without running it; and the job that does it for a case of a bundle.
+"""The static pass: what a built kernel costs, without running it; and the kernels of a case of a bundle.
 
 `static` is memoised by the kernel's build, `origins` by the source that it was traced from. Nothing here needs a GPU.
 """
@@ -25,30 +25,6 @@ class CannotTrace(Exception):
     """The launcher failed when it was traced again; the text says how."""
 
 
-def profile_static(
-    bench: Workbench,
-    source: str,
-    bundle: str,
-    case: str,
-    label: str | None = None,
-    backend: str = "nvidia",
-    untrusted: bool = False,
-    together: tuple[str, ...] = (),
-) -> dict[str, StaticProfile | Problem]:
-    """Return the static profile of every distinct kernel that a case of a bundle launches, by the key of its build.
-
-    `source`: the candidate's text that the bundle was built from. `case`: set and name, "CASES/d128-4k". `label`: one
-    configuration of the case; all of them without. `untrusted`: whether somebody else wrote the source. `together`: the
-    cases that one trace of the source covers, this one among them; this one alone without.
-
-    A kernel that cannot be profiled gets a Problem. Raises UsageFault for an unknown case, label or backend, and
-    EnvironmentFault where the bundle is not in the content store, no sandbox works for untrusted code, or the disk is
-    full.
-    """
-    bench.builder.box.admit(untrusted)
-    return of_subjects(bench, subjects_of(bench, source, bundle, case, label, together), backend)
-
-
 def of_subjects(bench: Workbench, subjects: Sequence[Subject], backend: str) -> dict[str, StaticProfile | Problem]:
     """Run `static` for several kernels side by side; return its answers by build key.
 
@@ -65,7 +41,13 @@ def subjects_of(
 ) -> tuple[Subject, ...]:
     """Return the distinct kernels of a case, each with what it was made of, in the order that they are launched in.
 
-    One that the source does not make (its TTGIR was written by somebody) has no origin. Raises as `profile_static`.
+    `source`: the candidate's text that the bundle was built from. `case`: set and name, "CASES/d128-4k". `label`: one
+    configuration of the case; all of them without. `together`: the cases that one trace of the source covers, this one
+    among them; this one alone without. A kernel that the source does not make (its TTGIR was written by somebody) has
+    no origin.
+
+    Raises UsageFault for an unknown case or label, EnvironmentFault where the bundle is not in the content store or the
+    disk is full.
     """
     manifest = bench.contents.manifest(bundle)
     keys = _launched(manifest["plans"], case, label)

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from tests.conftest import ROOT
 
 IDEAS = range(1, 49)  # numbers of the table of known reward hacks
 CORPUS = entries.load()
+IMPOSSIBLE = tomllib.loads((entries.CORPUS / "impossible.toml").read_text())["impossible"]  # to be tried at all
 
 
 @pytest.fixture
@@ -84,11 +86,11 @@ def test_there_are_at_least_as_many_honest_entries_as_bad_ones() -> None:
 
 def test_every_known_cheat_is_tried_or_said_to_be_impossible() -> None:
     tried = {i for e in CORPUS for i in e.ideas}
-    listed = {i for row in entries.impossible() for i in row["ideas"]}
+    listed = {i for row in IMPOSSIBLE for i in row["ideas"]}
     assert tried | listed == set(IDEAS)
 
 
-@pytest.mark.parametrize("row", entries.impossible(), ids=lambda row: str(row["ideas"]))
+@pytest.mark.parametrize("row", IMPOSSIBLE, ids=lambda row: str(row["ideas"]))
 def test_what_is_impossible_names_tests_that_there_are(row: dict[str, list[str]]) -> None:
     assert row["idea"] and row["why"] and row["shown_by"]
     for node in row["shown_by"]:

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.judge.gpu_judge import bundle_ref
-from pgo_agent.sandbox.profile import static
 from pgo_agent.sandbox.profile.backend import Workbench
 from pgo_agent.sandbox.profile.counters import metrics
 from pgo_agent.sandbox.profile.counters.collect import take
@@ -20,6 +19,7 @@ from pgo_agent.sandbox.profile.kernel_profile import Missing
 from pgo_agent.sandbox.profile.static_profile import StaticProfile
 
 from tests.gpu.placing import placed
+from tests.sandbox.profiling import profile_static
 
 ROOT = Path(__file__).parents[2]
 ATTENTION, ADDITION = (ROOT / "kernels" / "fa_fwd.py", "d128-4k"), (ROOT / "tests" / "kernels" / "add.py", "64m")
@@ -55,7 +55,7 @@ def taken(path: Path, name: str, folder: Path) -> Taken:
         entry = {"case": p.place.case, "bundle": bundle, "choice": p.place.choice}
         (timed,) = p.judge.ask("sweep", entries=[entry])["entries"]
     assert not timed["problem"], timed
-    profile = static.profile_static(Workbench(p.builder), p.builder.target.source, p.place.bundle, p.place.case)[
+    profile = profile_static(Workbench(p.builder), p.builder.target.source, p.place.bundle, p.place.case)[
         p.place.kernel
     ]
     assert isinstance(profile, StaticProfile)

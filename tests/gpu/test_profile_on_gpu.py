@@ -8,9 +8,10 @@ from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.isolation import box
-from pgo_agent.sandbox.profile import static
 from pgo_agent.sandbox.profile.backend import Workbench
 from pgo_agent.sandbox.profile.static_profile import StaticProfile
+
+from tests.sandbox.profiling import profile_static
 
 KERNELS = Path(__file__).parents[2] / "kernels"
 OPT_IN_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -29,7 +30,7 @@ def test_the_driver_counts_the_same_occupancy(name: str, tmp_path: Path) -> None
     built = bench.builder.build(subject.source, {"CASES": None}, 2)
     manifest = contents.manifest(built.bundle)
     for case in built.choices:
-        for key, p in static.profile_static(bench, subject.source, built.bundle, case).items():
+        for key, p in profile_static(bench, subject.source, built.bundle, case).items():
             assert isinstance(p, StaticProfile), p
             kernel = manifest["kernels"][key]
             image = contents.get(kernel["files"]["cubin"], "cubin")

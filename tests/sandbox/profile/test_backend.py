@@ -14,6 +14,7 @@ from pgo_agent.sandbox.profile.backend import Workbench
 from pgo_agent.sandbox.profile.static_profile import StaticProfile
 
 from tests.conftest import ROOT, TARGETS
+from tests.sandbox.profiling import profile_static
 
 
 def test_the_backend_of_the_guide_counts_the_ptx_of_a_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,7 +26,7 @@ def test_the_backend_of_the_guide_counts_the_ptx_of_a_kernel(tmp_path: Path, mon
     subject = target.read(TARGETS / "add.py")
     bench = Workbench(Builder(subject, devices.find("h200"), box.choose(), ContentStore(tmp_path)))
     built = bench.builder.build(subject.source, {"CASES": ["1m"]}, 1)
-    (found,) = static.profile_static(bench, subject.source, built.bundle, "CASES/1m", None, "ptx").values()
+    (found,) = profile_static(bench, subject.source, built.bundle, "CASES/1m", None, "ptx").values()
     assert isinstance(found, StaticProfile)
     assert found.target == "ptx" and found.kinds["float"] == 8  # of a thread: 1024 additions by 128
     assert found.kinds["global"] >= 6 and found.occupancy.blocks == 16

@@ -13,7 +13,6 @@ from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.build.result import Built
 from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.isolation import box
-from pgo_agent.sandbox.profile import static
 from pgo_agent.sandbox.profile.backend import Instruction, Workbench
 from pgo_agent.sandbox.profile.counters import collect
 from pgo_agent.sandbox.profile.counters import metrics as figures
@@ -25,6 +24,7 @@ from pgo_agent.sandbox.profile.static_profile import StaticProfile
 from pgo_agent.sandbox.profile.timeline.instrumented_build import KernelRef
 
 from tests.sandbox.conftest import ADD
+from tests.sandbox.profiling import profile_static
 
 LEAST = {"gpu__time_duration.sum": Metric(2000.0, "ns"), "smsp__inst_executed.sum": Metric(640.0, "inst")}
 
@@ -44,7 +44,7 @@ def addition(add_contents: ContentStore, add_built: Built) -> SimpleNamespace:
     builder = Builder(subject, devices.find("h200"), box.choose(), add_contents)
     ((case, (choice,)),) = add_built.choices.items()
     place = KernelRef(add_built.bundle, case, choice.label, choice.kernels[0])
-    profile = static.profile_static(Workbench(builder), subject.source, place.bundle, case)[place.kernel]
+    profile = profile_static(Workbench(builder), subject.source, place.bundle, case)[place.kernel]
     assert isinstance(profile, StaticProfile)
     return SimpleNamespace(builder=builder, place=place, profile=profile, code=collect.code(builder, place, profile))
 

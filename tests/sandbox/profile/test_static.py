@@ -21,6 +21,8 @@ from pgo_agent.sandbox.profile.backend import Subject, Workbench
 from pgo_agent.sandbox.profile.memo import Artefact
 from pgo_agent.sandbox.profile.static_profile import Line, Problem, StaticProfile
 
+from tests.sandbox.profiling import profile_static
+
 KERNELS = Path(__file__).parents[3] / "kernels"
 Profiled = Callable[[str, str, str], SimpleNamespace]
 
@@ -41,7 +43,7 @@ def profiled(tmp_path_factory: pytest.TempPathFactory) -> Profiled:
     @cache
     def of(name: str, case: str, backend: str) -> SimpleNamespace:
         b = built(name, case)
-        profiles = static.profile_static(b.bench, b.source, b.built.bundle, b.case, None, backend)
+        profiles = profile_static(b.bench, b.source, b.built.bundle, b.case, None, backend)
         profile = profiles[b.built.choices[b.case][0].kernels[-1]]
         assert isinstance(profile, StaticProfile), profile
         return SimpleNamespace(**vars(b), profile=profile)
@@ -138,7 +140,7 @@ def test_a_profile_comes_back_from_json_and_from_the_shelf_at_once(attention: Si
     assert StaticProfile.from_json(attention.profile.as_json()) == attention.profile
     f = attention
     started = time.perf_counter()
-    again = static.profile_static(f.bench, f.source, f.built.bundle, f.case)
+    again = profile_static(f.bench, f.source, f.built.bundle, f.case)
     assert time.perf_counter() - started < 0.1
     assert again == {f.profile.build: f.profile}
 
@@ -194,7 +196,7 @@ def test_what_is_not_there_is_named_with_what_is(
     attention: SimpleNamespace, case: str, label: str | None, backend: str, named: str
 ) -> None:
     with pytest.raises(UsageFault, match=named):
-        static.profile_static(attention.bench, attention.source, attention.built.bundle, case, label, backend)
+        profile_static(attention.bench, attention.source, attention.built.bundle, case, label, backend)
 
 
 @pytest.mark.slow
@@ -203,7 +205,7 @@ def test_every_role_of_a_specialized_kernel_has_its_loop(tmp_path: Path) -> None
     bench = Workbench(Builder(subject, devices.find("h200"), box.choose(), ContentStore(tmp_path)))
     built = bench.builder.build(subject.source, {"SMALL": None}, 1)
     ((case, _),) = built.choices.items()
-    (p,) = static.profile_static(bench, subject.source, built.bundle, case).values()
+    (p,) = profile_static(bench, subject.source, built.bundle, case).values()
     assert isinstance(p, StaticProfile)
     lines = subject.source.splitlines()
     heads = [lines[loop.source[0] - 1].strip() for loop in p.loops if loop.ttgir and not loop.waits]
@@ -211,7 +213,7 @@ def test_every_role_of_a_specialized_kernel_has_its_loop(tmp_path: Path) -> None
     waits = [lines[loop.source[0] - 1] for loop in p.loops if loop.waits]
     assert waits and all("mbarrier.wait" in line for line in waits)
     assert (p.resources.warps, p.pipeline.warp_specialized) == (12, True)
-    (problem,) = static.profile_static(bench, subject.source, built.bundle, case, None, "amd").values()
+    (problem,) = profile_static(bench, subject.source, built.bundle, case, None, "amd").values()
     assert isinstance(problem, Problem) and "threads per warp" in problem.reason
 
 
