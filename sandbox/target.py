@@ -26,7 +26,9 @@ REQUIRED = {
     "bytes_moved": "def bytes_moved(case): fewest bytes through device memory",
 }
 OPTIONAL = ("TOLERANCE", "NONDETERMINISTIC", "WEIGHTS", "LAUNCH_SPACE", "LIBRARIES")
-SIDES = ("shipped", "as shipped", "autotuned", "tuned", "winner", "incumbent", "candidate", "A/A")  # no library's name
+COMPILED = "torch.compile"  # of the reference, as a side of the timing
+# No library's name.
+SIDES = ("shipped", "as shipped", "autotuned", "tuned", "winner", "incumbent", "candidate", "A/A", COMPILED)
 CONTRACT = (set(REQUIRED) - {"kernel"}) | set(OPTIONAL)  # what a proposer may not change
 
 

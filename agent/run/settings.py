@@ -120,6 +120,13 @@ class RunSettings:
             JUDGE,
         ),
     ] = False
+    compile_reference: Annotated[
+        bool,
+        Option(
+            "Time torch.compile of reference() in the last session, too (GPU; needs a C compiler; takes minutes).",
+            SEARCH,
+        ),
+    ] = False
     sandbox: Annotated[
         str,
         Option("auto, bubblewrap, landlock or none.", EVERY, variable="PGO_AGENT_SANDBOX", of_machine=True),

@@ -1,7 +1,8 @@
 """Ends a run: a last timing session on the GPU of every side and library; without a GPU, a ranking of candidates."""
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pgo_agent.agent.evaluation import coverage_text, ranking
 from pgo_agent.agent.evaluation.known_time import rate
@@ -24,10 +25,12 @@ from pgo_agent.agent.run.record.run_summary import (
 )
 from pgo_agent.agent.run.shipped_configurations import AUTOTUNED
 from pgo_agent.sandbox.gate.verdict import Verdict
-from pgo_agent.sandbox.judge.interface import Judge
+from pgo_agent.sandbox.judge.interface import Ended, Judge
 from pgo_agent.sandbox.judge.timing import bootstrap
 from pgo_agent.sandbox.judge.timing.bootstrap import Interval
 
+Sides = Mapping[str, Mapping[str, Any]]
+Times = Mapping[str, Mapping[str, list[float]]]  # case -> side -> ms, in the order of the rounds
 _BASES = ("shipped", "tuned", AUTOTUNED)
 # Candidates that are ranked without a GPU: all that were not found broken.
 _RANKED = {Verdict.CHECKED, Verdict.BUILT, Verdict.UNDECIDED}
@@ -59,7 +62,7 @@ def _measured(ctx: Context, gpu: Judge, seconds: float) -> MeasuredRun:
     names += [winner] if winner != incumbent.SHIPPED else []
     ctx.emit("phase", phase="final", doing="timing baselines, winner and libraries in one session")
     sides = {("winner" if n == winner and n != incumbent.SHIPPED else n): incumbent.side(ctx, n) for n in names}
-    times: dict[str, dict[str, list[float]]] = gpu.ask("final", sides=sides, cases=base.cases)["times"]
+    times, uncompiled = _timed(ctx, gpu, sides, base.cases)
     against = dict[str, Bounds]()
     for other in (n for n in _BASES if n in sides and "winner" in sides):
         pairs = {c: (t[other], t["winner"]) for c, t in times.items()}
@@ -74,7 +77,23 @@ def _measured(ctx: Context, gpu: Judge, seconds: float) -> MeasuredRun:
         autotuned={c: Picked(p.said, p.problem) for c, p in base.autotuned.items()},
         unfit=base.unfit,
         seconds=seconds,
+        uncompiled=uncompiled,
     )
+
+
+def _timed(ctx: Context, gpu: Judge, sides: Sides, cases: Sequence[str]) -> tuple[Times, dict[str, str] | None]:
+    """Return the times, and the cases in which the reference was not compiled, with why; None: nobody asked for it.
+
+    A judge process that ends with it is asked again without it: the run does not fail for it.
+    """
+    if not ctx.settings.compile_reference:
+        return gpu.ask("final", sides=sides, cases=cases)["times"], None
+    try:
+        answer = gpu.ask("final", sides=sides, cases=cases, compile_reference=True)
+        return answer["times"], answer["uncompiled"]
+    except Ended as e:
+        why = f"the judge's process {'did not come to an end' if e.timed_out else 'ended'} at '{e.stage}'"
+        return gpu.ask("final", sides=sides, cases=cases)["times"], dict.fromkeys(cases, why)
 
 
 def _bounds(x: Interval) -> Bounds:

@@ -99,8 +99,14 @@ def _measured(summary: MeasuredRun, run: str, out: Console) -> None:
         out.print(f"evidence: pgo-agent show {run} {summary.winner}", highlight=False)
     else:
         out.print("no candidate was faster than the kernel as shipped beyond the noise.")
-    if warning := shipped_configurations.note(summary.unfit):
-        out.print(escape(warning), highlight=False, soft_wrap=True)
+    for note in filter(None, (shipped_configurations.note(summary.unfit), *uncompiled(summary))):
+        out.print(escape(note), highlight=False, soft_wrap=True)
+
+
+def uncompiled(summary: RunSummary | None) -> list[str]:
+    """Return in which cases the compiled reference that was asked for has no time, and why."""
+    notes = (summary.uncompiled or {}).items() if isinstance(summary, MeasuredRun) else ()
+    return [f"torch.compile of the reference is not timed in {c.split('/', 1)[1]}: {why}" for c, why in notes]
 
 
 def _of_autotuned(against: Mapping[str, Sequence[float]]) -> str:

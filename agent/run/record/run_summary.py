@@ -91,6 +91,8 @@ class MeasuredRun(Record):
     autotuned: dict[str, Picked]
     unfit: tuple[Unfit, ...]
     seconds: float  # of wall clock, over all resumptions
+    # case -> why torch.compile of the reference has no time there; None: it was not asked for
+    uncompiled: dict[str, str] | None = field(default=None, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True, kw_only=True)

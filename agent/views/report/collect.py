@@ -143,7 +143,8 @@ def report(store: Store, name: str) -> Report:
         ),
         (),
     )
-    return replace(gathered, absent=tuple(dict.fromkeys([*_lacking(gathered), *parts.absent])))
+    uncompiled = parts.take("torch.compile of the reference", lambda: display.uncompiled(run.summary), list[str]())
+    return replace(gathered, absent=tuple(dict.fromkeys([*_lacking(gathered), *uncompiled, *parts.absent])))
 
 
 def _outcome(run: Run, session: Session | None, chosen: Candidate | None) -> str:

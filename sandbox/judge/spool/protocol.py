@@ -183,7 +183,7 @@ FIELDS: dict[str, Mapping[str, Form]] = {
     "look": {"candidate": object_of(bundle=sha), **_AGAINST},
     "judge": {"candidate": object_of(bundle=sha), **_AGAINST},
     "confirm": {"candidate": _SIDE, **_AGAINST},
-    "final": {"sides": map_of(_SIDE, 1), "cases": _CASES},
+    "final": {"sides": map_of(_SIDE, 1), "cases": _CASES, "compile_reference": optional(flag)},
     "race": {"bundle": sha, "case": case_name, "choice": case_name, "stress": flag, "sanitized": optional(flag)},
     "idle": {"case": case_name, "candidate": _SIDE, "shipped": _SIDE},
     "numerics": {"candidate": _SIDE, "stage": case_name},
@@ -265,7 +265,7 @@ _REPEAT = object_of(headers=sha, records=sha, blocks=count(0, 1 << 31), fetched=
 ANSWERS: dict[str, Mapping[str, Form]] = {
     HELLO: {},
     "sweep": {"entries": list_of(_ENTRY)},
-    "final": {"times": _TIMES},
+    "final": {"times": _TIMES, "uncompiled": optional(map_of(text))},
     "idle": {"idle": list_of(text)},
     "same_bits": {"differs": text},
     "timeline": {

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import torch
 from pgo_agent.sandbox.bundle.validate import Bundle
 from pgo_agent.sandbox.errors import BadBundle, TargetFault
 from pgo_agent.sandbox.gate import coverage
@@ -21,11 +20,11 @@ from pgo_agent.sandbox.judge.results import numerics, stress_runs
 from pgo_agent.sandbox.judge.results.checks import Pick, TargetSession, verified_key
 from pgo_agent.sandbox.judge.results.commands import CheckCommands, failed
 from pgo_agent.sandbox.judge.stage_log import Clock
-from pgo_agent.sandbox.judge.timing import bootstrap, sequential, timer
+from pgo_agent.sandbox.judge.timing import bootstrap, last_session, sequential, timer
 from pgo_agent.sandbox.judge.timing import decision as timing_verdict
 from pgo_agent.sandbox.judge.timing.session import Inconsistent, time_sides
 
-SWEEP_ROUNDS, FINALIST_ROUNDS, FINAL_ROUNDS = 4, 12, 30
+SWEEP_ROUNDS, FINALIST_ROUNDS = 4, 12
 FINALISTS, FINALISTS_OWN = 5, 2
 Question = Callable[[TargetSession, Bundle, dict[str, Any]], Judgement]  # of a candidate, with the request
 
@@ -248,25 +247,13 @@ class Worker(CheckCommands):
         return clock.ends(replace(judged, stage="confirm")).as_json()
 
     def final(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Time every side and every library on the given cases, in one session each: the rows of a table."""
-        bench = self._bench()
-        bench.new_seeds()
-        sides = {n: self._pick(p) for n, p in request["sides"].items()}
-        libraries: Mapping[str, Any] = getattr(bench.target, "LIBRARIES", {})
-        rows = {}
-        for case in request["cases"]:
-            usable = {n: f for n, f in libraries.items() if self._library_works(f, case)}
-            timed = time_sides(bench, sides, case, FINAL_ROUNDS, "final", usable)
-            rows[case] = timer.rounded(timed)
-        return {"times": rows}
+        """Time every side and every library on the given cases, in one session each: the rows of a table.
 
-    def _library_works(self, function: Any, case: str) -> bool:
-        try:
-            function(**self._bench().inputs(case, 0))
-            torch.cuda.synchronize()
-        except RuntimeError:
-            return False  # this library cannot run this case on this GPU
-        return True
+        `compile_reference`: time torch.compile of the reference, too, or answer in which cases that fails, and why.
+        """
+        self._bench().new_seeds()
+        sides = {n: self._pick(p) for n, p in request["sides"].items()}
+        return last_session.run(self._bench(), sides, request["cases"], request.get("compile_reference", False))
 
 
 def _on_gpu(expected: Any, device: Any) -> Any:

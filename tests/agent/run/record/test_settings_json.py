@@ -26,6 +26,7 @@ SETTINGS = st.builds(
     tokens=st.none() | st.integers(0), money=st.none() | SECONDS, gpu_seconds=st.none() | SECONDS,
     profile_visibility=st.sampled_from(ProfileVisibility), seed=st.integers(0), interpreting=st.none() | SECONDS,
     alone=st.booleans(), memcheck=st.booleans(), second_assembler=st.booleans(), prompt_tokens=st.integers(1),
+    compile_reference=st.booleans(),
 )  # fmt: skip
 FACTS = st.builds(
     RunFacts,
@@ -43,6 +44,7 @@ RECORD = {  # as runs were recorded when settings were no class yet
     "insight": "counters", "drop_wrong": False, "alone": True, "gpus": None, "triton": "3.6.0",
     "pgo_agent": {"version": "0.1.0", "commit": "c"}, "prices": {"tiny": [1.25, 10.0]},
 }  # fmt: skip
+LATER = {"compile_reference": False}  # settings since then
 
 
 @given(SETTINGS, FACTS)
@@ -59,7 +61,7 @@ def test_a_record_of_the_version_before_is_read_whole_and_written_as_it_was() ->
     assert (read.settings.gpu_seconds, read.settings.profile_visibility) == (90.0, ProfileVisibility.COUNTERS)
     assert read.settings.models == ("optimizer=tiny", "profiler=embedded") and read.settings.alone
     assert read.facts.given == (GivenFile("x.py", "source", "pass\n"),) and read.facts.prices == {"tiny": (1.25, 10.0)}
-    assert encode(read.settings, read.facts) == RECORD
+    assert encode(read.settings, read.facts) == RECORD | LATER
 
 
 def test_what_a_record_lacks_takes_its_default() -> None:

@@ -1,0 +1,45 @@
+"""The last session of a run: times every side, library and, if asked, the compiled reference, case by case.
+
+Relies on `session.py` for the timing and on `compiled_reference.py`. Libraries are timed where they can run.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from pgo_agent.sandbox.judge.results.checks import Pick, TargetSession
+from pgo_agent.sandbox.judge.timing import compiled_reference, timer
+from pgo_agent.sandbox.judge.timing.session import Library, time_sides
+from pgo_agent.sandbox.target import COMPILED
+
+ROUNDS = 30
+
+
+def run(bench: TargetSession, sides: Mapping[str, Pick], cases: Sequence[str], compiled: bool) -> dict[str, Any]:
+    """Return the times of all sides. `compiled`: also of the compiled reference, and the cases where there is none."""
+    times, uncompiled = {}, dict[str, str]()
+    with compiled_reference.compiling() if compiled else nullcontext():
+        for case in cases:
+            beside = _libraries(bench, case)
+            if compiled:
+                function, why = compiled_reference.of(bench, case)
+                beside |= {COMPILED: function} if function else {}
+                uncompiled |= {case: why} if why else {}
+            times[case] = timer.rounded(time_sides(bench, sides, case, ROUNDS, "final", beside))
+    return {"times": times} | ({"uncompiled": uncompiled} if compiled else {})
+
+
+def _libraries(bench: TargetSession, case: str) -> dict[str, Library]:
+    """Return the target's own libraries that can run a case on this GPU."""
+    libraries: Mapping[str, Library] = getattr(bench.target, "LIBRARIES", {})
+    return {name: function for name, function in libraries.items() if _works(bench, function, case)}
+
+
+def _works(bench: TargetSession, function: Library, case: str) -> bool:
+    try:
+        function(**bench.inputs(case, 0))
+        torch.cuda.synchronize()
+    except RuntimeError:
+        return False
+    return True
