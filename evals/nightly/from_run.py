@@ -44,6 +44,8 @@ def of(store: Store, run: Run, plan: NightlyPlan, planned: NightlyRun) -> Row:
         models=store.answered(run.id),
         prompts=tuple(sha256(c.prompt) for c in calls),
         templates=templates.digest(OPTIMIZER),
+        suite=plan.suite,
+        uncompiled=run.summary.uncompiled if isinstance(run.summary, MeasuredRun) else None,
     )
 
 

@@ -1,7 +1,8 @@
 """The plan of a nightly: a TOML file, fixed before the first run. Its hash stands in the file of rows.
 
 Relies on `evals/runner/plan_toml.py`, which reads it. Budgets of models may be left out, for where none is asked; all
-else has no default: a reader of a row finds all of it in one place.
+else has no default: a reader of a row finds all of it in one place. A plan may say that runs time the compiled
+reference, too, and which suite its kernels are.
 """
 
 import math
@@ -18,6 +19,7 @@ from pgo_agent.evals.runner.plan_toml import SEEDS, TEXTS, Shape
 from pgo_agent.sandbox.errors import UsageFault
 
 HINT = "fix the plan; `pgo-agent eval nightly --help` shows one"
+COMPILE = "compile_reference"  # a setting of a run that a plan may name
 LIMITS = ("patience", *BUDGETS)  # settings of a run that a plan must name
 OF_MODELS = [name for name, budget in BUDGETS.items() if budget.of_models]  # but for these
 
@@ -40,7 +42,8 @@ class NightlyPlan:
     targets: tuple[str, ...]  # kernel files, or names of kernels that ship
     optimizers: tuple[str, ...]  # as `--model` takes them; `{kernel}` in one stands for the target's name
     seeds: tuple[int, ...]
-    limits: RunSettings  # of each run: what LIMITS names
+    limits: RunSettings  # of each run: what LIMITS and COMPILE name
+    suite: str = ""  # of the kernels: rows of a suite stand in a section of their own
 
     @property
     def digest(self) -> str:
@@ -48,7 +51,9 @@ class NightlyPlan:
 
     @property
     def values(self) -> dict[str, Any]:
-        return {"targets": self.targets, "optimizers": self.optimizers, "seeds": self.seeds, **self.budget}
+        lists = {"targets": self.targets, "optimizers": self.optimizers, "seeds": self.seeds}
+        also = {COMPILE: self.limits.compile_reference, "suite": self.suite}
+        return lists | self.budget | {name: value for name, value in also.items() if value}
 
     @property
     def budget(self) -> dict[str, float | None]:
@@ -68,7 +73,7 @@ class NightlyPlan:
         """Return a run's settings: it learns from no other run; roles without a model in the plan are embedded."""
         roles = dict.fromkeys(ROLES, EMBEDDED) | {OPTIMIZER: model(planned.optimizer, planned.target)}
         models = tuple(f"{role}={name}" for role, name in roles.items())
-        limited = plan_toml.applied(self.limits, LIMITS, settings)
+        limited = plan_toml.applied(self.limits, (*LIMITS, COMPILE), settings)
         return replace(limited, models=models, seed=planned.seed, alone=True)
 
 
@@ -79,11 +84,11 @@ def model(optimizer: str, target: str) -> str:
 
 def read(file: Path) -> NightlyPlan:
     """Return the plan in a file. Raises UsageFault with what is wrong with it."""
-    values = plan_toml.read(file, SHAPE, HINT, OF_MODELS)
+    values = plan_toml.read(file, SHAPE, HINT, (*OF_MODELS, COMPILE, "suite"))
     names = [Path(t).stem for t in values["targets"]]
     if twice := sorted({n for n in names if names.count(n) > 1}):
         raise UsageFault(f"{file}: two targets are called {', '.join(twice)}", "rows are told apart by that name")
-    limits = plan_toml.limits_of(values, LIMITS)
+    limits = plan_toml.limits_of(values, (*LIMITS, COMPILE))
     return NightlyPlan(**values, limits=limits)
 
 
@@ -91,5 +96,6 @@ SHAPE: Shape = {
     "targets": TEXTS,
     "optimizers": TEXTS,
     "seeds": SEEDS,
-    **plan_toml.shape_of(LIMITS),
+    **plan_toml.shape_of((*LIMITS, COMPILE)),
+    "suite": plan_toml.text,
 }

@@ -18,8 +18,10 @@ from pgo_agent.agent.run.shipped_configurations import AUTOTUNED
 from pgo_agent.evals.runner.results import ENDED
 from pgo_agent.sandbox import devices, json_codec
 from pgo_agent.sandbox.gate.verdict import Verdict
+from pgo_agent.sandbox.json_codec import OPTIONAL
 from pgo_agent.sandbox.judge.timing import bootstrap
 from pgo_agent.sandbox.judge.timing.bootstrap import Interval
+from pgo_agent.sandbox.target import COMPILED
 
 SHIPPED, TUNED, WINNER, AGAIN = "shipped", "tuned", "winner", "A/A"
 BASES = (SHIPPED, TUNED)
@@ -129,6 +131,9 @@ class Row:
     models: tuple[str, ...] = ()  # that answered, by their own word
     prompts: tuple[str, ...] = ()  # SHA-256 of each that was asked
     templates: str = ""  # SHA-256 of what the optimizer's prompts are made from
+    suite: str = field(default="", metadata=OPTIONAL)  # that the kernel is of; empty: none
+    # case -> why torch.compile of the reference has no time there; None: it was not asked for
+    uncompiled: dict[str, str] | None = field(default=None, metadata=OPTIONAL)
     file: str = field(default="", compare=False)  # that it was read from
 
     @property
@@ -155,14 +160,18 @@ class Row:
 
     @property
     def of_autotuned(self) -> float | None:
-        """How many times faster than what `triton.autotune` picks that is which the run delivers: geometric mean over
-        the cases in which it picks other code than as shipped is; None where there are none.
+        """As `over`, of what `triton.autotune` picks: None where that is as shipped."""
+        return self.over(AUTOTUNED)
+
+    def over(self, side: str) -> float | None:
+        """Return how many times faster than a side what the run delivers is: geometric mean over cases that have the
+        side; None where none has.
         """
-        autotuned = {n: c for n, c in self.cases.items() if AUTOTUNED in c.ms}
-        if not autotuned:
+        timed = {n: c for n, c in self.cases.items() if side in c.ms}
+        if not timed:
             return None
-        weight = sum(c.weight for c in autotuned.values())
-        logs = (c.weight * math.log(bootstrap.middle(c.ms[AUTOTUNED], c.ms[c.delivered])) for c in autotuned.values())
+        weight = sum(c.weight for c in timed.values())
+        logs = (c.weight * math.log(bootstrap.middle(c.ms[side], c.ms[c.delivered])) for c in timed.values())
         return math.exp(sum(logs) / weight)
 
     def middle(self, base: str) -> float:
@@ -186,6 +195,7 @@ class Row:
                 "verdicts": dict(self.verdicts),
                 "ratio": {b: self.ratio(b).as_json() for b in BASES},
                 "of_autotuned": self.of_autotuned,
+                "of_compiled": self.over(COMPILED),
                 "cases": {n: self._case(c) for n, c in self.cases.items()},
             }
         )
@@ -200,7 +210,8 @@ class Row:
 
 def parse(line: Mapping[str, Any], file: str = "") -> Row:
     """Return the row in a line. Raises AttributeError, KeyError, TypeError, ValueError for a line that is no row."""
-    values = {f.name: line[f.name] for f in fields(Row) if f.name not in ("cases", "file")}
+    named = [f for f in fields(Row) if f.name not in ("cases", "file")]
+    values = {f.name: line[f.name] for f in named if f.name in line or not f.metadata.get("optional")}
     cases = {n: {f.name: case[f.name] for f in fields(Case)} for n, case in line["cases"].items()}
     return json_codec.decoded(Row, values | {"cases": cases, "file": file})
 

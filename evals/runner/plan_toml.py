@@ -46,8 +46,9 @@ def digest(values: Mapping[str, Any]) -> str:
 
 
 def shape_of(names: Collection[str]) -> Shape:
-    """Return what these settings of a run may be in a plan: numbers above 0, whole ones where the setting is."""
-    return {name: whole if settings.kind(name) is int else number for name in names}
+    """Return what these settings of a run may be in a plan: numbers above 0, whole ones where the setting is, or true
+    and false."""
+    return {name: SHAPES.get(settings.kind(name), number) for name in names}
 
 
 def limits_of(values: dict[str, Any], names: Collection[str]) -> RunSettings:
@@ -76,6 +77,14 @@ def whole(value: object) -> str:
     return number(value) if isinstance(value, int) else "is no whole number"
 
 
+def flag(value: object) -> str:
+    return "" if type(value) is bool else "is neither true nor false"
+
+
+def text(value: object) -> str:
+    return "" if isinstance(value, str) and value else "is no text"
+
+
 def different(what: str, fits: Callable[[Any], bool]) -> Problem:
     """Return a check of a list: not empty, and without a repeated entry."""
 
@@ -86,5 +95,6 @@ def different(what: str, fits: Callable[[Any], bool]) -> Problem:
     return problem
 
 
+SHAPES: Mapping[type, Problem] = {int: whole, bool: flag}  # of settings by their kind; of others `number`
 TEXTS = different("texts", lambda x: isinstance(x, str) and bool(x))
 SEEDS = different("numbers from 0", lambda x: type(x) is int and x >= 0)
