@@ -3,7 +3,8 @@
 It is the default when there is no model, and the seed of the search when there is one. Moves that answer a bottleneck
 come first, in the order of the bottlenecks, and cite it. The others follow as hypotheses, and say so. Among equals,
 source moves come first, for they can beat the tuned baseline; then launch moves; then source moves of kernels that only
-prepare for another one. A seed puts equal source moves into another order.
+prepare for another one, and those that are meant for dots in kernels without one. A seed puts equal source moves into
+another order.
 
 A source move brings configurations with it: the best known ones, those that a sweep does not tell from them, and one
 that needs less shared memory, for a rewrite may move the best point. A fault inside of a move is listed like a
@@ -18,7 +19,14 @@ from pgo_agent.agent.moves import launch_config, ptxas_flags
 from pgo_agent.agent.moves.launch_sites import Config, sites, unfollowed, with_configs
 from pgo_agent.agent.moves.move import CARRIED, NO_LAUNCH, Best, Proposal, RewriteInput, Skipped, SourceMove, attempted
 from pgo_agent.agent.moves.priority import NO_PROFILE, ProfileEvidence
-from pgo_agent.agent.moves.rewrites import aligned_copy, guarded_loop, persistent_grid, tma_descriptors, warp_specialize
+from pgo_agent.agent.moves.rewrites import (
+    aligned_copy,
+    cache_hints,
+    guarded_loop,
+    persistent_grid,
+    tma_descriptors,
+    warp_specialize,
+)
 from pgo_agent.agent.profile.cost_model import symptoms
 from pgo_agent.sandbox.devices import Device
 
@@ -28,6 +36,7 @@ SOURCE_MOVES: tuple[SourceMove, ...] = (
     warp_specialize.MOVE,
     guarded_loop.MOVE,
     persistent_grid.MOVE,
+    cache_hints.MOVE,
     ptxas_flags.MOVE,
 )
 
@@ -59,7 +68,9 @@ def propose(
     pairs = [(move, kernel, asked.of(kernel, move.cures)) for move in _shuffled(seed) for kernel in kernels]
     launches = list(launch_config.propose(source, best, measured, device, asked))
     aside = _aside(kernels, best)
-    turns = [(asked.place(cites), k in aside) for _, k, cites in pairs]
+    streams = {k for k in kernels if all(b.profiles.get(k, b.static).get("dots") == 0 for b in best.values())}
+    late = [k in aside or (k in streams and not cites and not move.streams) for move, k, cites in pairs]
+    turns = [(asked.place(cites), later) for (_, _, cites), later in zip(pairs, late, strict=True)]
     turns += [(asked.place(x.cites), False) for x in launches]
     for i in sorted(range(len(turns)), key=lambda i: turns[i]):  # stable: equals as they stand in the catalogue
         if i >= len(pairs):

@@ -7,23 +7,18 @@ turn, the one that does the work first. `launch_space.py` says which of them the
 
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
+from pgo_agent.agent.moves import scaled_tiles
 from pgo_agent.agent.moves.analysis import DoesNotApply
+from pgo_agent.agent.moves.launch_levers import refuted, steps, written
 from pgo_agent.agent.moves.launch_sites import LAUNCH_OPTIONS, Config, LaunchSite, sites, unsettable, with_configs
 from pgo_agent.agent.moves.move import CARRIED, Best, Proposal, Skipped, checked
 from pgo_agent.agent.moves.priority import ProfileEvidence
-from pgo_agent.agent.profile.cost_model import RESERVED_SHARED, occupancy
-from pgo_agent.agent.profile.findings import Defect
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import TargetFault
 
 GRID_LIMIT = 256  # points of a launch grid
-_WARPS, _STAGES = (1, 2, 4, 8, 16), (1, 2, 3, 4, 5, 6)
-_LARGER_TILE = (Defect.COPY_WAIT, Defect.DOT_WAIT)
-_SMALLER_TILE = (Defect.SPILL, Defect.SERIALIZED, Defect.OCCUPANCY, Defect.TAIL)
-_MORE_WARPS = (Defect.SPILL, Defect.SERIALIZED, Defect.OCCUPANCY)
 
 
 def launch_grid(space: Mapping[str, Sequence[int]] | None, seen: Sequence[Config]) -> list[Config]:
@@ -87,17 +82,45 @@ def propose(
         yield from _best_of_the_grid(source, site, bases, where)
         points = [config_of(site, every_site, c) for c in measured]
         every = {c: b for c, x in best.items() for b in bases_of(site, every_site, [x])}
-        for base, (name, why, config, cures) in _steps(site, bases, points, device):
-            alike = {c: b for c, b in every.items() if written(site, b) == written(site, base)}
-            if held := _held(site, base, config) or _refuted(alike.values(), config, device):
-                yield Skipped(name + where, held)
-                continue
-            configs = [config, *(b.config for b in bases if b.config != config)] if site.autotuned else [config]
-            made = _attempted(source, site, configs, name + where, f"{why}; tries {said(config)}")
-            yield made if isinstance(made, Skipped) else asked.cite(made, asked.of(site.kernel, cures, alike))
+        stepped = _stepped(source, site, bases, points, every, device, asked, where)
+        scaled = _scaled(source, site, bases, asked, where)
+        for pair in itertools.zip_longest(scaled, stepped):
+            yield from (p for p in pair if p is not None)
         for name, value in site.tied.items():
             why = f"the grid of its launch is written with {value}, too: give both one name, and it can be varied"
             yield Skipped(f"other values of {name}{where}", why)
+
+
+def _stepped(
+    source: str,
+    site: LaunchSite,
+    bases: Sequence[Best],
+    points: Sequence[Config | None],
+    every: Mapping[str, Best],
+    device: Device,
+    asked: ProfileEvidence,
+    where: str,
+) -> Iterator[Proposal | Skipped]:
+    """Steps of the levers. `every`: case -> its best configuration of this launch."""
+    for base, (name, why, config, cures) in steps(site, bases, points, device):
+        alike = {c: b for c, b in every.items() if written(site, b) == written(site, base)}
+        if held := _held(site, base, config) or refuted(alike.values(), config, device):
+            yield Skipped(name + where, held)
+            continue
+        configs = [config, *(b.config for b in bases if b.config != config)] if site.autotuned else [config]
+        made = _attempted(source, site, configs, name + where, f"{why}; tries {said(config)}")
+        yield made if isinstance(made, Skipped) else asked.cite(made, asked.of(site.kernel, cures, alike))
+
+
+def _scaled(
+    source: str, site: LaunchSite, bases: Sequence[Best], asked: ProfileEvidence, where: str
+) -> Iterator[Proposal | Skipped]:
+    """Tile sizes that the launcher computes, multiplied: in a kernel without dots the largest first."""
+    dots = any(b.static.get("dots") != 0 for b in bases)
+    own = [t for t in scaled_tiles.tiles(source) if t.kernel == site.kernel]
+    for name, why, text, cures in scaled_tiles.steps(source, own, dots):
+        made = checked(Proposal(text, "launch", name + where, why), source)
+        yield made if isinstance(made, Skipped) else asked.cite(made, asked.of(site.kernel, cures))
 
 
 def _best_of_the_grid(source: str, site: LaunchSite, bases: Sequence[Best], where: str) -> Iterator[Proposal | Skipped]:
@@ -129,7 +152,7 @@ def _held(site: LaunchSite, base: Best, config: Config) -> str:
     for name in (n for n in config if config[n] != base.config.get(n)):
         if why := unsettable(site, name):
             return why
-        if name in site.computed and name not in written(site, base):
+        if name in site.computed and name not in written(site, base) and name != "num_stages":
             return f"{site.kernel} is launched with a {name} that the launcher computes: what it is now is not known"
     return ""
 
@@ -160,12 +183,6 @@ def named(site: LaunchSite, every_site: Sequence[LaunchSite], config: Mapping[st
     return {f"{site.kernel}.{k}": v for k, v in config.items()} if len(every_site) > 1 else dict(config)
 
 
-def written(site: LaunchSite, b: Best) -> Config:
-    """Return a configuration with the warps that its build has, where the launcher computes them."""
-    computed = "num_warps" in site.computed and "num_warps" not in b.config and not b.static.get("warp_specialized")
-    return b.config | ({"num_warps": b.static["num_warps"]} if computed and "num_warps" in b.static else {})
-
-
 def placed(source: str, config: Config) -> str:
     """Return the file with a known configuration at its launches that are not autotuned. Raises DoesNotApply."""
     every_site = sites(source)
@@ -185,102 +202,6 @@ def bases_of(site: LaunchSite, every_site: Sequence[LaunchSite], best: Iterable[
             own = Best(config, static, b.profiles)
             bases += [own] if written(site, own) not in [written(site, earlier) for earlier in bases] else []
     return bases
-
-
-Step = tuple[str, str, Config, tuple[Defect, ...]]  # name, symptom, configuration, what of a profile it answers
-
-
-def _steps(
-    site: LaunchSite, bases: Sequence[Best], measured: Sequence[Config | None], device: Device
-) -> Iterator[tuple[Best, Step]]:
-    """Points one parameter away from the best ones that nobody has measured: each lever in turn. First what each steps
-    away from. What the launcher computes is told to the levers, and stays computed where they do not set it.
-    """
-    levers = (_blocks, _groups) if site.by_hand else (_stages, _registers, _blocks, _groups, _warps)
-    steps = [[(base, _step(base, now, s)) for s in lever(now, device)] for lever in levers for base, now in
-             ((b, replace(b, config=written(site, b))) for b in bases)]  # fmt: skip
-    seen = [*measured]
-    for pair in itertools.chain.from_iterable(itertools.zip_longest(*steps)):
-        if pair is not None and pair[1][2] not in seen:
-            seen.append(pair[1][2])
-            yield pair
-
-
-def _step(base: Best, now: Best, step: Step) -> Step:
-    name, why, config, cures = step
-    return name, why, {k: v for k, v in config.items() if k in base.config or now.config.get(k) != v}, cures
-
-
-def _stages(b: Best, device: Device) -> Iterator[Step]:
-    now = b.config.get("num_stages", 3)
-    spare = device.smem_block - b.static["shared"]
-    pipelined = b.static["pipeline_depth"] >= now
-    if pipelined and now + 1 in _STAGES and spare >= b.static["shared"] // max(now, 1):
-        yield (
-            f"num_stages={now + 1}",
-            f"{spare} bytes of shared memory are left for a deeper pipeline",
-            b.config | {"num_stages": now + 1},
-            (Defect.FEW_STAGES, Defect.COPY_WAIT),
-        )
-    if now - 1 in _STAGES and now > 2 and b.static["shared"] and b.static["pipeline_depth"] > 1:
-        why = f"{b.static['shared']} bytes of shared memory limit the blocks of an SM"
-        yield f"num_stages={now - 1}", why, b.config | {"num_stages": now - 1}, (Defect.OCCUPANCY,)
-
-
-def _refuted(alike: Iterable[Best], config: Config, device: Device) -> str:
-    """Why builds disprove the symptom of a step from one configuration to another; empty unless all of them do."""
-    reasons = []
-    for b in alike:
-        fewer = config.get("num_stages", 3) < b.config.get("num_stages", 3)
-        now = occupancy(b.static, b.config.get("num_warps", 4), device)
-        fit = device.smem_sm // (b.static["shared"] + RESERVED_SHARED)
-        reason = f"{now.limiter} let {now.blocks} block(s) on an SM, its shared memory {fit}: less of it makes no room"
-        reasons.append(reason if fewer and fit > now.blocks else "")
-    return reasons[0] if all(reasons) else ""
-
-
-def _registers(b: Best, device: Device) -> Iterator[Step]:
-    """A cap under which one more block fits on an SM, where shared memory has room for it."""
-    warps = b.config.get("num_warps", 4)
-    now = occupancy(b.static, warps, device)
-    roomy = device.smem_sm // (b.static["shared"] + RESERVED_SHARED) > now.blocks
-    cap = device.regs_sm // (32 * warps * (now.blocks + 1)) // 8 * 8
-    if now.limiter == "registers" and roomy and 64 <= cap < b.static["registers"]:
-        why = f"{b.static['registers']} registers let {now.blocks} block(s) on an SM; {cap} would let one more"
-        yield f"maxnreg={cap}", why, b.config | {"maxnreg": cap}, (Defect.OCCUPANCY,)
-
-
-def _blocks(b: Best, device: Device) -> Iterator[Step]:
-    for name, value in b.config.items():
-        if name not in LAUNCH_OPTIONS and not name.startswith("GROUP") and type(value) is int and _tile(value):
-            for v, why, cures in (
-                (value * 2, "more work for each byte loaded", _LARGER_TILE),
-                (value // 2, "more blocks, fewer registers", _SMALLER_TILE),
-            ):
-                if 16 <= v <= 256:
-                    yield f"{name}={v}", why, b.config | {name: v}, cures
-
-
-def _tile(value: int) -> bool:
-    return value >= 16 and value & (value - 1) == 0
-
-
-def _groups(b: Best, device: Device) -> Iterator[Step]:
-    for name, value in b.config.items():
-        if name.startswith("GROUP") and type(value) is int:
-            for v, why in ((value * 2, "more tiles share what the L2 holds"), (value // 2, "fewer tiles in a group")):
-                if 1 <= v <= 64:
-                    yield f"{name}={v}", why, b.config | {name: v}, (Defect.MISSES,)
-
-
-def _warps(b: Best, device: Device) -> Iterator[Step]:
-    now = b.config.get("num_warps", 4)
-    for n, why, cures in (
-        (now * 2, "fewer registers for each thread", _MORE_WARPS),
-        (now // 2, "more work for each warp", ()),
-    ):
-        if n in _WARPS:
-            yield f"num_warps={n}", why, b.config | {"num_warps": n}, cures
 
 
 def said(config: Mapping[str, Any]) -> str:

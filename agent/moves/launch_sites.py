@@ -1,10 +1,11 @@
 """Finds the launch parameters in a kernel file and writes other values in their place.
 
-There are two kinds of sites. A kernel under `triton.autotune` has its list of configs replaced as a whole. A kernel
-that is launched with its parameters, `kernel[grid](..., BLOCK=128, num_warps=8)`, in one place or in several, has them
-replaced one by one: an integer literal where it stands (in the call, or where the name that the call passes is bound),
-an expression for one of Triton's own options where it is passed. An option that nothing gives is added. What cannot be
-set is listed with the reason. Relies on `ast` positions and on `analysis/launched.py`; all other text stays as it is.
+There are two kinds of sites. A kernel under `triton.autotune`, which decorates it or which host code puts around it,
+has its list of configs replaced as a whole. A kernel that is launched with its parameters, `kernel[grid](...,
+BLOCK=128, num_warps=8)`, in one place or in several, has them replaced one by one: an integer literal where it stands
+(in the call, or where the name that the call passes is bound), an expression for one of Triton's own options where it
+is passed. An option that nothing gives is added. What cannot be set is listed with the reason. Relies on `ast`
+positions and on `analysis/launched.py`; all other text stays as it is.
 """
 
 import ast
@@ -12,8 +13,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from pgo_agent.agent.moves.analysis import DoesNotApply, tuned
-from pgo_agent.agent.moves.analysis.launched import KernelLaunch, constexprs, launched, named, parameters, strange
+from pgo_agent.agent.moves.analysis import DoesNotApply, tile_use, tuned
+from pgo_agent.agent.moves.analysis.launched import (
+    KernelLaunch,
+    constexprs,
+    heuristics_of,
+    in_gluon,
+    launched,
+    parameters,
+    strange,
+    tuned_by_host,
+)
 from pgo_agent.agent.moves.analysis.offsets import KEPT, Offsets, Span, replaced
 from pgo_agent.agent.moves.analysis.scopes import Function, Scopes
 from pgo_agent.sandbox import parsing
@@ -59,6 +69,8 @@ class LaunchSite:
     fixed: dict[str, str] = field(default_factory=dict)  # what cannot be set -> why
     by_hand: bool = False  # in Gluon: its layouts are of so many warps, and its pipeline is its text's
     refused: str = ""  # autotuned: why its list cannot be replaced
+    whole: frozenset[str] = frozenset()  # plain launches: sizes that neither a grid nor a loop of the kernel follows
+    counts: frozenset[str] = frozenset()  # plain launches: small numbers that the grid and a tile follow
 
     @property
     def computed(self) -> frozenset[str]:
@@ -74,6 +86,7 @@ def _read(source: str) -> tuple[tuple[LaunchSite, ...], dict[str, str]]:
     autotuned = {
         f: call for f in scopes.nodes if isinstance(f, Function) and (call := tuned.tuner(f, scopes)) is not None
     }
+    autotuned |= tuned_by_host(how.launches, autotuned)
     result = [_autotuned(tree, f, call, how.launches, offsets, scopes) for f, call in autotuned.items()]
     plain = dict[int, list[KernelLaunch]]()
     for one in how.launches:
@@ -188,10 +201,10 @@ def _autotuned(
         refused = str(e)
     passed = set[str]().union(*(_given(x)[0].keys() for x in launches if x.kernel is function))
     fixed = dict.fromkeys(passed, "its launch passes it, which no configuration may then set")
-    fixed |= dict.fromkeys(_heuristics(function), "a heuristic sets it")
+    fixed |= dict.fromkeys(heuristics_of(function), "a heuristic sets it")
     span = offsets.of(given) if given is not None else (0, 0)
     taken = frozenset(parameters(function))
-    by_hand = _gluon(function)
+    by_hand = in_gluon(function)
     return LaunchSite(function.name, True, span, pre_hook=hook, config_class=name, parameters=taken, fixed=fixed,
                 by_hand=by_hand, refused=refused)  # fmt: skip
 
@@ -205,7 +218,7 @@ def _plain(launches: Sequence[KernelLaunch], offsets: Offsets, scopes: Scopes) -
         dict[str, int](),
         dict[str, str](),
     )
-    heuristics, given = _heuristics(kernel), [_given(x, scopes) for x in launches]
+    heuristics, given = heuristics_of(kernel), [_given(x, scopes) for x in launches]
     for name in dict.fromkeys(n for arguments, _ in given for n in arguments):
         passed = [arguments.get(name) for arguments, _ in given]
         if name in heuristics or not _varied(name, kernel):
@@ -214,7 +227,7 @@ def _plain(launches: Sequence[KernelLaunch], offsets: Offsets, scopes: Scopes) -
         numbers = {int(ast.literal_eval(v)) for v in literals if v is not None}
         if None not in literals and len(numbers) == 1:
             (value,) = numbers
-            if name not in LAUNCH_OPTIONS and any(value in _numbers(x.grid, scopes) for x in launches):
+            if name not in LAUNCH_OPTIONS and any(value in tile_use.numbers(x.grid, scopes) for x in launches):
                 tied[name] = value
                 continue
             values[name] = value
@@ -229,10 +242,14 @@ def _plain(launches: Sequence[KernelLaunch], offsets: Offsets, scopes: Scopes) -
         else:
             fixed[name] = "a heuristic sets it"
     if by := strange(kernel):
-        fixed |= {n: f"what @{by} makes of it is not known" for n in LAUNCH_OPTIONS if n not in edits}
+        unknown = [n for n in (*LAUNCH_OPTIONS, *parameters(kernel)) if n not in edits and n not in fixed]
+        fixed |= {n: f"what @{by[:60]} makes of it is not known" for n in unknown if n not in tied}
     calls = tuple(_call(x, spread, offsets) for x, (_, spread) in zip(launches, given, strict=True))
     taken = frozenset(parameters(kernel))
-    return LaunchSite(kernel.name, False, (0, 0), values, edits, calls, "", "", taken, tied, fixed, _gluon(kernel))
+    named = [n for n in values if n not in LAUNCH_OPTIONS]
+    whole, counts = tile_use.followed(launches, [arguments for arguments, _ in given], named, scopes)
+    return LaunchSite(kernel.name, False, (0, 0), values, edits, calls, "", "", taken, tied, fixed, in_gluon(kernel),
+                      whole=whole, counts=counts)  # fmt: skip
 
 
 Given = tuple[dict[str, ast.expr], list[ast.expr]]  # by the name of a parameter; and dicts that may hold others
@@ -270,40 +287,3 @@ def _call(launch: KernelLaunch, spread: Sequence[ast.expr], offsets: Offsets) ->
 def _varied(name: str, kernel: Function) -> bool:
     """Whether a parameter is one that a launch may choose: an option, or a constant by its way of writing."""
     return name in LAUNCH_OPTIONS or name.isupper() or (name in constexprs(kernel) and "block" in name.lower())
-
-
-def _heuristics(kernel: Function) -> dict[str, ast.expr | None]:
-    """The parameters that heuristics of a kernel set, and the functions that give them where those stand there."""
-    rules = dict[str, ast.expr | None]()
-    for decorator in kernel.decorator_list:
-        if isinstance(decorator, ast.Call) and named(decorator) == "heuristics":
-            for given in (*decorator.args, *(k.value for k in decorator.keywords)):
-                pairs = zip(given.keys, given.values, strict=True) if isinstance(given, ast.Dict) else ()
-                rules |= {str(k.value): v for k, v in pairs if isinstance(k, ast.Constant)}
-    return rules
-
-
-def _numbers(grid: ast.expr | None, scopes: Scopes) -> set[int]:
-    """The integers that a grid is computed with: a parameter of that value may stand for one of them.
-
-    Names are followed to what they are assigned, but for a name that is a number itself: that may be set in one place.
-    """
-    waiting: list[ast.AST] = [grid] if grid is not None else []
-    numbers, seen = set[int](), set[int]()
-    while waiting:
-        node = waiting.pop()
-        if id(node) in seen or (isinstance(node, ast.Name | ast.Subscript) and scopes.literal(node) is not None):
-            continue
-        seen.add(id(node))
-        if isinstance(node, ast.Constant) and type(node.value) is int and node.value > 1:
-            numbers.add(node.value)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-            given = scopes.value(node)
-            waiting += [n for n in scopes.bindings(node.id, node) if isinstance(n, Function)]
-            waiting += [given] if given is not None else []
-        waiting += ast.iter_child_nodes(node)
-    return numbers
-
-
-def _gluon(function: Function) -> bool:
-    return any("gluon" in ast.unparse(d).split("(")[0].split(".") for d in function.decorator_list)

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pgo_agent.agent.moves.analysis import DoesNotApply
-from pgo_agent.agent.moves.launch_config import GRID_LIMIT, config_of, launch_grid, named, written
+from pgo_agent.agent.moves.launch_config import GRID_LIMIT, config_of, launch_grid, named
+from pgo_agent.agent.moves.launch_levers import written
 from pgo_agent.agent.moves.launch_sites import (
     LAUNCH_OPTIONS,
     Config,

@@ -61,6 +61,7 @@ class SourceMove:
     rewrite: Callable[[RewriteInput], str]  # gives the whole file anew; raises DoesNotApply
     launch: Config = field(default_factory=dict)  # launch parameters that the rewrite needs
     cures: tuple[Defect, ...] = ()  # what of a profile it is an answer to, by its symptom
+    streams: bool = False  # whether it is for kernels without dots, too, where nothing in a profile asks for it
 
 
 @dataclass(frozen=True)

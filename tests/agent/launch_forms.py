@@ -233,6 +233,18 @@ AUTOTUNED = {
         "@autotune([Config({'BLOCK': b}) for b in (512, 1024)], key=['n'])\n@triton.jit",
         above="from triton import Config, autotune",
     ),
+    "a tuner around it in host code": part(
+        f"tuned = triton.autotune(configs=configs(), key=['n'])(_scale)\ntuned[{_LAMBDA}](x, y, n, 2.0)",
+        above='def configs():\n    return [triton.Config({"BLOCK": b}, num_warps=4) for b in (512, 1024)]',
+    ),
+    "a tuner of a library": part(
+        _TUNED,
+        '@cached_autotune(configs=[triton.Config({"BLOCK": b}) for b in (512, 1024)], key=["n"])\n@triton.jit',
+        above="""
+        def cached_autotune(configs, key):
+            return lambda kernel: triton.autotune(configs=configs, key=key)(kernel)
+        """,
+    ),
     "an import inside of try": part(
         _TUNED,
         "@tt.autotune(configs=[tt.Config({'BLOCK': 512}), tt.Config({'BLOCK': 1024}, num_stages=2)]" + _KEYS,

@@ -1,12 +1,13 @@
 """How the host code of a file launches its kernels: each call that does, and what it gives to which parameter.
 
 It knows `kernel[grid](...)` and `kernel.run(..., grid=grid)`, both also under another name (`launch = kernel[grid]`),
-through `functools.partial` and through torch's `wrap_triton`. Any other use of a kernel is listed as not followed.
+through `functools.partial`, through torch's `wrap_triton`, and through a tuner that the host code puts around a kernel
+(`triton.autotune(...)(kernel)[grid](...)`). Any other use of a kernel is listed as not followed.
 Relies on `scopes.py`. It does not look at what the contract of a target does with kernels.
 """
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from pgo_agent.agent.moves.analysis.scopes import Function, Scopes
@@ -25,6 +26,7 @@ class KernelLaunch:
     positional: tuple[ast.expr, ...]
     keywords: tuple[ast.keyword, ...]  # what a partial was given and the call does not give anew among them
     grid: ast.expr | None
+    tuner: ast.Call | None = None  # the call of `autotune` that host code puts around the kernel
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,24 @@ def constexprs(function: Function) -> set[str]:
 
 def strange(function: Function) -> str:
     """Return a decorator of a kernel that is none of Triton's: what it makes of a launch is not known."""
-    return next((ast.unparse(d) for d in function.decorator_list if named(d) not in _DECORATORS), "")
+    unknown = (d for d in function.decorator_list if named(d) not in _DECORATORS)
+    return next((ast.unparse(d) for d in unknown if not (isinstance(d, ast.Call) and tunes(d))), "")
+
+
+def heuristics_of(kernel: Function) -> dict[str, ast.expr | None]:
+    """Return the parameters that heuristics of a kernel set, and the functions that do where those are known."""
+    rules = dict[str, ast.expr | None]()
+    for decorator in kernel.decorator_list:
+        if isinstance(decorator, ast.Call) and named(decorator) == "heuristics":
+            for given in (*decorator.args, *(k.value for k in decorator.keywords)):
+                pairs = zip(given.keys, given.values, strict=True) if isinstance(given, ast.Dict) else ()
+                rules |= {str(k.value): v for k, v in pairs if isinstance(k, ast.Constant)}
+    return rules
+
+
+def in_gluon(function: Function) -> bool:
+    """Tell whether a kernel is written in Gluon."""
+    return any("gluon" in ast.unparse(d).split("(")[0].split(".") for d in function.decorator_list)
 
 
 def named(node: ast.expr) -> str:
@@ -75,7 +94,7 @@ def kernel_of(value: ast.expr, scopes: Scopes) -> Function | None:
     """Return the kernel that an expression is; None where it is none of the file, or may be one of several."""
     for _ in range(10):
         if isinstance(value, ast.Call):
-            if not value.args or named(value) not in (*_WRAPPERS, "jit"):
+            if not value.args or not (named(value) in (*_WRAPPERS, "jit") or _tunes(value)):
                 return None
             if named(value) == "jit":
                 return _function(value.args[0], scopes)
@@ -88,6 +107,40 @@ def kernel_of(value: ast.expr, scopes: Scopes) -> Function | None:
             return None
         value = given
     return None
+
+
+def host_tuner(value: ast.expr, scopes: Scopes) -> ast.Call | None:
+    """Return the call of `autotune` that host code puts around the kernel which an expression is."""
+    for _ in range(10):
+        if isinstance(value, ast.Name):
+            if (given := scopes.value(value)) is None:
+                return None
+            value = given
+        if not isinstance(value, ast.Call) or not value.args:
+            return None
+        if _tunes(value) and isinstance(value.func, ast.Call):
+            return value.func
+        value = value.args[0]
+    return None
+
+
+def tuned_by_host(launches: Sequence[KernelLaunch], decorated: Collection[Function]) -> dict[Function, ast.Call]:
+    """Return the kernels that host code launches through one call of `autotune`, and never in another way."""
+    tuners = dict[Function, list[ast.Call | None]]()
+    for x in launches:
+        tuners.setdefault(x.kernel, []).append(x.tuner)
+    own = {f: calls[0] for f, calls in tuners.items() if f not in decorated and len({id(c) for c in calls}) == 1}
+    return {f: call for f, call in own.items() if call is not None}
+
+
+def tunes(call: ast.Call) -> bool:
+    """Tell whether a call is one of `autotune`, or of a library's own that is given `configs`."""
+    own = any(k.arg == "configs" for k in call.keywords) and named(call).endswith("autotune")
+    return own or named(call) == "autotune"
+
+
+def _tunes(value: ast.Call) -> bool:
+    return isinstance(value.func, ast.Call) and tunes(value.func) and len(value.args) == 1
 
 
 def _host(tree: ast.Module) -> Iterator[ast.AST]:
@@ -104,16 +157,18 @@ def _launch(call: ast.Call, scopes: Scopes) -> KernelLaunch | None:
     subscript = _subscript(call.func, scopes)
     if subscript is not None:
         kernel = kernel_of(subscript.value, scopes)
-        return _given(kernel, call, subscript.slice)
+        return _given(kernel, call, subscript.slice, host_tuner(subscript.value, scopes))
     if isinstance(call.func, ast.Attribute) and call.func.attr == "run":
         grid = next((k.value for k in call.keywords if k.arg == "grid"), None)
         kernel = kernel_of(call.func.value, scopes) if grid is not None else None
-        return _given(kernel, call, grid)
+        return _given(kernel, call, grid, host_tuner(call.func.value, scopes))
     return _of_partial(call, scopes)
 
 
-def _given(kernel: Function | None, call: ast.Call, grid: ast.expr | None) -> KernelLaunch | None:
-    return KernelLaunch(kernel, call, tuple(call.args), tuple(call.keywords), grid) if kernel is not None else None
+def _given(
+    kernel: Function | None, call: ast.Call, grid: ast.expr | None, tuner: ast.Call | None
+) -> KernelLaunch | None:
+    return KernelLaunch(kernel, call, (*call.args,), (*call.keywords,), grid, tuner) if kernel is not None else None
 
 
 def _of_partial(call: ast.Call, scopes: Scopes) -> KernelLaunch | None:
@@ -127,7 +182,8 @@ def _of_partial(call: ast.Call, scopes: Scopes) -> KernelLaunch | None:
         return None
     given = {k.arg for k in call.keywords}
     keywords = [k for k in made.keywords if k.arg is None or k.arg not in given]
-    return KernelLaunch(kernel, call, (*made.args[1:], *call.args), (*keywords, *call.keywords), subscript.slice)
+    positional, tuner = (*made.args[1:], *call.args), host_tuner(subscript.value, scopes)
+    return KernelLaunch(kernel, call, positional, (*keywords, *call.keywords), subscript.slice, tuner)
 
 
 def _subscript(value: ast.expr, scopes: Scopes) -> ast.Subscript | None:

@@ -8,15 +8,18 @@ import ast
 from collections.abc import Iterator
 
 from pgo_agent.agent.moves.analysis import DoesNotApply
-from pgo_agent.agent.moves.analysis.launched import named
+from pgo_agent.agent.moves.analysis.launched import named, tunes
 from pgo_agent.agent.moves.analysis.scopes import BUILTINS, Function, Scopes, default_of
 
 
 def tuner(function: Function, scopes: Scopes) -> ast.Call | None:
-    """Return the call of `autotune` that decorates a kernel, also under a name of its own."""
+    """Return the call of `autotune` that decorates a kernel, also under a name of its own.
+
+    Libraries wrap it under names that end so, as `fla_cache_autotune` does, with a list of `configs` like its own.
+    """
     for decorator in function.decorator_list:
         call = scopes.value(decorator) if isinstance(decorator, ast.Name) else decorator
-        if isinstance(call, ast.Call) and named(call) == "autotune":
+        if isinstance(call, ast.Call) and tunes(call):
             return call
     return None
 
