@@ -5,7 +5,7 @@ profiles) and never runs a candidate's code. A stage that covered nothing has no
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -95,6 +95,16 @@ Stage = Callable[[Side, Side], Evidence]
 def kernels(plan: Plan) -> list[str]:
     """Return the keys of the kernels that a plan launches, in order."""
     return [s["kernel"] for s in plan["steps"] if "kernel" in s]
+
+
+def tensors(part: Any) -> Iterator[Mapping[str, Any]]:
+    """Give all tensors in a part of a plan, at any depth."""
+    if isinstance(part, Mapping):
+        if "t" in part:
+            yield part
+        part = list(part.values())
+    for inner in part if isinstance(part, list | tuple) else ():
+        yield from tensors(inner)
 
 
 def examine(stages: Sequence[Stage], candidate: Side, original: Side) -> list[Evidence]:

@@ -8,17 +8,16 @@ counted and not blamed.
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 from pgo_agent.sandbox.gate import addresses, coverage
 from pgo_agent.sandbox.gate.addresses import Followed, Overflow
-from pgo_agent.sandbox.gate.evidence import Evidence, Side
+from pgo_agent.sandbox.gate.barriers import launches
+from pgo_agent.sandbox.gate.evidence import Evidence, Side, tensors
 from pgo_agent.sandbox.gate.reason import Reason, of_case, plain, quoted
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.ttgir import reader
 from pgo_agent.sandbox.ttgir.tokens import Unreadable
-from pgo_agent.sandbox.ttgir.tree import Module
 
 SECONDS, SHORT = 4.0, 1.0  # time limits of the stage, with a large tensor and without
 LARGE = 1 << 31  # elements; only a larger tensor has correct offsets beyond 32 bits
@@ -69,18 +68,8 @@ def _launches(side: Side) -> Iterator[tuple[str, Mapping[str, Any], Sequence[int
 
 def _largest(step: Mapping[str, Any]) -> int:
     """Return the largest tensor of a launch, in elements of its storage."""
-    sizes = (1 + sum((n - 1) * s for n, s in zip(a["size"], a["stride"], strict=True)) for a in _tensors(step["args"]))
+    sizes = (1 + sum((n - 1) * s for n, s in zip(a["size"], a["stride"], strict=True)) for a in tensors(step["args"]))
     return max(sizes, default=0)
-
-
-def _tensors(args: Any) -> Iterator[Mapping[str, Any]]:
-    for a in args:
-        if isinstance(a, list | tuple):
-            yield from _tensors(a)
-        elif isinstance(a, dict) and "desc" in a:
-            yield a["desc"]
-        elif isinstance(a, dict) and "t" in a:
-            yield a
 
 
 def _blocks(grid: Sequence[int], large: bool) -> list[tuple[int, ...]]:
@@ -93,34 +82,15 @@ def _blocks(grid: Sequence[int], large: bool) -> list[tuple[int, ...]]:
 
 
 def _followed(text: str, step: Mapping[str, Any], block: Sequence[int]) -> Followed:
-    module = _module(text)
-    if module is None:
+    try:
+        module = reader.parse(text)
+    except Unreadable:
         return Followed()
-    arguments = list(_arguments(step["signature"], step["args"]))
+    numbers = launches.values(step["signature"], step["args"])
+    arguments = [int(n) if isinstance(n, int) else None for n in numbers]
     if len(arguments) != len(module.kernel.defined):
         arguments = [None] * len(module.kernel.defined)
     return addresses.follow(module, arguments, step["grid"], block)
-
-
-@lru_cache(maxsize=64)
-def _module(text: str) -> Module | None:
-    try:
-        return reader.parse(text)
-    except Unreadable:
-        return None
-
-
-def _arguments(signature: Any, args: Any) -> Iterator[int | None]:
-    """Give a launch's arguments as the kernel's: a descriptor is followed by its shape and strides."""
-    for kind, a in zip(signature, args, strict=True):
-        if isinstance(kind, list | tuple):
-            yield from _arguments(kind, a)
-        elif kind == "constexpr":
-            continue
-        elif str(kind).startswith("tensordesc"):
-            yield from (None, *a["shape"], *a["strides"])
-        else:
-            yield int(a) if isinstance(a, int) else None
 
 
 def _why(side: Side, case: str, step: Mapping[str, Any], block: Sequence[int], overflow: Overflow | None) -> Reason:

@@ -6,13 +6,13 @@ in a narrower type in any built case, and kernels that store at a symbol of thei
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from operator import itemgetter
 from typing import Any
 
 from pgo_agent.sandbox.bundle import ptx
 from pgo_agent.sandbox.gate import coverage
-from pgo_agent.sandbox.gate.evidence import Evidence, Plan, Side, kernels
+from pgo_agent.sandbox.gate.evidence import Evidence, Plan, Side, kernels, tensors
 from pgo_agent.sandbox.gate.reason import NONE, Reason, of_case, plain, quoted, shown
 from pgo_agent.sandbox.gate.verdict import Verdict
 
@@ -73,12 +73,12 @@ def _idle(candidate: Side, original: Side) -> Iterator[Reason]:
 
 def idle(plan: Plan) -> list[int]:
     """Return the launches that touch no storage that outputs depend on. Inputs do not count: they must not change."""
-    needed = {t["t"] for t in _tensors(plan["out"])}
+    needed = {t["t"] for t in tensors(plan["out"])}
     inputs = {n for n, s in enumerate(plan["storages"]) if s["kind"] == "input"}
     useless, launch = [], len(kernels(plan))
     for step in reversed(plan["steps"]):
         launch -= "kernel" in step
-        touched = {t["t"] for t in _tensors(step)}
+        touched = {t["t"] for t in tensors(step)}
         if touched & (needed - inputs) or (touched & needed and "op" in step):
             needed |= touched
         elif "kernel" in step:
@@ -105,9 +105,9 @@ def _precision(candidate: Side, original: Side) -> Iterator[Reason]:
 
 def _types(plan: Plan) -> tuple[Any, ...]:
     """Return what a launcher can choose a precision by: types of input tensors, and inputs that are no numbers."""
-    tensors = {name: tuple(t["dtype"] for t in _tensors(value)) for name, value in plan["inputs"].items()}
+    types = {name: tuple(t["dtype"] for t in tensors(value)) for name, value in plan["inputs"].items()}
     words = {n: value for n, value in plan["inputs"].items() if value is None or isinstance(value, (str, bool))}
-    return tuple(sorted((tensors | words).items(), key=itemgetter(0)))
+    return tuple(sorted((types | words).items(), key=itemgetter(0)))
 
 
 def _stores(candidate: Side, original: Side) -> Iterator[Reason]:
@@ -138,15 +138,3 @@ def _bits(significand: int) -> str:
 
 def _each(side: Side) -> Iterator[tuple[str, Plan]]:
     return ((case, p) for case, plans in side.plans.items() for p in plans)
-
-
-def _tensors(value: Any) -> Iterator[Mapping[str, Any]]:
-    """Give all tensors in a part of a plan, at any depth."""
-    if isinstance(value, dict):
-        if "t" in value:
-            yield value
-        for inner in value.values():
-            yield from _tensors(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _tensors(inner)

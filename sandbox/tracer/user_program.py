@@ -89,17 +89,16 @@ def _watched(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
 
 def _stored(ttgir: str, signature: dict[str, Any]) -> list[str] | None:
     """Return the arguments that a kernel writes through; None where its text cannot be read."""
-    from pgo_agent.sandbox.ttgir import reader, stored_arguments
+    from pgo_agent.sandbox.ttgir import reader
+    from pgo_agent.sandbox.ttgir.dataflow import Flow
     from pgo_agent.sandbox.ttgir.tokens import Unreadable
 
     names = [n for n, kind in signature.items() if str(kind).startswith(("*", "tensordesc", "nvTmaDesc"))]
     try:
-        module = reader.parse(ttgir)
+        values = Flow(reader.parse(ttgir))
     except Unreadable:
         return None
-    if len(stored_arguments.pointers(module)) != len(names):
-        return None
-    return [names[i] for i in sorted(stored_arguments.stored(module))]
+    return [names[i] for i in values.stored] if values.pointers == len(names) else None
 
 
 def _run(program: str, args: list[str], files: set[str]) -> None:

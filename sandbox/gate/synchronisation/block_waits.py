@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from pgo_agent.sandbox.gate.barriers import launches
-from pgo_agent.sandbox.gate.synchronisation.dataflow import Flow
 from pgo_agent.sandbox.gate.synchronisation.finding import Finding, at
 from pgo_agent.sandbox.gate.synchronisation.scalar_machine import Address, KernelRun, Lost, Memory, Run, Value, Wait
 from pgo_agent.sandbox.gate.synchronisation.spin_loops import Spin
 from pgo_agent.sandbox.gate.verdict import Verdict
+from pgo_agent.sandbox.ttgir.dataflow import Flow
 from pgo_agent.sandbox.ttgir.tree import Module, Op
 
 RULE = "waiting"

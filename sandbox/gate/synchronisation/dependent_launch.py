@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from pgo_agent.sandbox.gate.barriers import launches
-from pgo_agent.sandbox.gate.synchronisation.dataflow import ANYTHING, Flow, says
+from pgo_agent.sandbox.gate.evidence import tensors
 from pgo_agent.sandbox.gate.synchronisation.finding import Finding, at
 from pgo_agent.sandbox.gate.verdict import Verdict
+from pgo_agent.sandbox.ttgir.dataflow import ANYTHING, Flow, says
 from pgo_agent.sandbox.ttgir.tree import Block, Module
 
 RULE = "dependent launch"
@@ -99,19 +100,8 @@ def _uses(step: Mapping[str, Any], text: Text) -> Iterator[Use]:
 
 def _op(step: Mapping[str, Any]) -> Iterator[Use]:
     """Give the uses of a torch op: it may read and write all its tensors."""
-    for storage in _tensors(step):
-        yield Use(storage, True, True, str(step.get("op", "")).removesuffix(".default"))
-
-
-def _tensors(value: Any) -> Iterator[int]:
-    if isinstance(value, Mapping):
-        if "t" in value:
-            yield value["t"]
-        for inner in value.values():
-            yield from _tensors(inner)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from _tensors(inner)
+    for tensor in tensors(step):
+        yield Use(tensor["t"], True, True, str(step.get("op", "")).removesuffix(".default"))
 
 
 def storages(step: Mapping[str, Any]) -> dict[int, int]:

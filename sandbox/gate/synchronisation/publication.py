@@ -12,11 +12,11 @@ overlap. Data passed without a flag is missed.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from pgo_agent.sandbox.gate.synchronisation import dataflow
-from pgo_agent.sandbox.gate.synchronisation.dataflow import ATOMICS, STORES, TMA_REDUCES, TMA_STORES, Flow, Touch
 from pgo_agent.sandbox.gate.synchronisation.finding import Finding, called
 from pgo_agent.sandbox.gate.synchronisation.spin_loops import spins
 from pgo_agent.sandbox.gate.verdict import Verdict
+from pgo_agent.sandbox.ttgir import dataflow
+from pgo_agent.sandbox.ttgir.dataflow import ATOMICS, STORES, TMA_REDUCES, TMA_STORES, Flow, Touch
 from pgo_agent.sandbox.ttgir.tree import Module, Op
 
 RULE = "published"

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from pgo_agent.sandbox.gate.barriers.terms import INTEGER, apply, integer_result
-from pgo_agent.sandbox.gate.synchronisation.dataflow import ATOMICS
 from pgo_agent.sandbox.gate.synchronisation.finding import called
+from pgo_agent.sandbox.ttgir.dataflow import ATOMICS
 from pgo_agent.sandbox.ttgir.tree import Block, Module, Op, Region
 
 

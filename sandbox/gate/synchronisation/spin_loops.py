@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from pgo_agent.sandbox.gate.synchronisation import dataflow
-from pgo_agent.sandbox.gate.synchronisation.dataflow import ATOMICS, READS, Flow
+from pgo_agent.sandbox.ttgir import dataflow
+from pgo_agent.sandbox.ttgir.dataflow import ATOMICS, READS, Flow
 from pgo_agent.sandbox.ttgir.tree import Op
 
 _IDLE = ("arith.", "scf.", "math.")

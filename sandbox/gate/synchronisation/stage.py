@@ -14,13 +14,13 @@ from pgo_agent.sandbox.gate.coverage import NOTHING, Coverage
 from pgo_agent.sandbox.gate.evidence import Evidence, Plan, Side
 from pgo_agent.sandbox.gate.reason import plain, quoted
 from pgo_agent.sandbox.gate.synchronisation import block_waits, dependent_launch, initial_memory, publication
-from pgo_agent.sandbox.gate.synchronisation.dataflow import ATOMICS, Flow
 from pgo_agent.sandbox.gate.synchronisation.dependent_launch import Text, storages
 from pgo_agent.sandbox.gate.synchronisation.finding import ORDER, Finding
 from pgo_agent.sandbox.gate.synchronisation.resident_blocks import resident
 from pgo_agent.sandbox.gate.synchronisation.spin_loops import spins
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.ttgir import reader
+from pgo_agent.sandbox.ttgir.dataflow import ATOMICS, Flow
 from pgo_agent.sandbox.ttgir.tokens import Unreadable
 
 MOST_LAUNCHES = 4  # of one kernel whose blocks are run

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 from pgo_agent.sandbox.gate.synchronisation import block_waits, dependent_launch, initial_memory, publication
-from pgo_agent.sandbox.gate.synchronisation.dataflow import Flow
 from pgo_agent.sandbox.gate.synchronisation.dependent_launch import Text
 from pgo_agent.sandbox.gate.synchronisation.finding import Finding
 from pgo_agent.sandbox.gate.synchronisation.spin_loops import spins
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.ttgir import reader
+from pgo_agent.sandbox.ttgir.dataflow import Flow
 
 from tests.sandbox.flag_kernels import step_of, tensor, ttgir_of
 from tests.sandbox.line_edits import Edit, change, move, remove

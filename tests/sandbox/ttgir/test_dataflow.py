@@ -1,7 +1,8 @@
 """Which arguments a kernel writes through, read off its TTGIR."""
 
 import pytest
-from pgo_agent.sandbox.ttgir import reader, stored_arguments
+from pgo_agent.sandbox.ttgir import reader
+from pgo_agent.sandbox.ttgir.dataflow import Flow
 
 HEAD = """module attributes {"ttg.num-ctas" = 1 : i32, "ttg.num-warps" = 4 : i32} {
   tt.func public @k(%a: !tt.ptr<f32>, %n: i32, %b: !tt.ptr<f32>, %c: !tt.ptr<i32>) attributes {noinline = false} {
@@ -43,4 +44,4 @@ TAIL = """    tt.return
          "in a loop", "in a loop that swaps them"],
 )  # fmt: skip
 def test_a_kernel_writes_through_an_argument(body: str, wanted: set[int]) -> None:
-    assert stored_arguments.stored(reader.parse(HEAD + body + TAIL)) == wanted
+    assert set(Flow(reader.parse(HEAD + body + TAIL)).stored) == wanted

@@ -81,6 +81,20 @@ class Flow:
         roots = {self._roots.get(v, ANYTHING if v in self._read else None) for v in self._back(values)}
         return frozenset(r for r in roots if r is not None)
 
+    @property
+    def stored(self) -> list[int]:
+        """The places, among the arguments that are pointers or descriptors, of those that the kernel may write through.
+
+        What the text leaves unclear may be written through any of them.
+        """
+        written = frozenset[int]().union(*(t.roots for t in self.touches() if t.writes))
+        return [n for n, root in enumerate(self._roots.values()) if {root, ANYTHING} & written]
+
+    @property
+    def pointers(self) -> int:
+        """How many arguments of the kernel are pointers or descriptors."""
+        return len(self._roots)
+
     def read_for(self, values: Iterable[int]) -> list[Op]:
         """Return the reads of memory that these values are computed from."""
         return [self._read[v] for v in self._back(values, True) if v in self._read]
