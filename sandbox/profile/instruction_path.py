@@ -5,13 +5,13 @@ clocks; `instructions_per_cycle.py` counts with it. A predicated instruction cou
 it is issued all the same.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 
 from pgo_agent.sandbox.profile import machine_loops
 from pgo_agent.sandbox.profile.backend import Instruction
+from pgo_agent.sandbox.profile.machine_loops import Edges
 
-Edges = Mapping[int, tuple[int, ...]]
 _TRIES = "SYNCS.PHASECHK"  # asks whether a phase of an mbarrier is over
 WAITS = "it waits for a barrier in a loop that turns as often as it must"
 BRANCHES = "it branches: what it executes depends on the data"
@@ -49,7 +49,7 @@ def _between(code: Sequence[Instruction], begin: int, ends: frozenset[int]) -> S
     edges = _ways(code, begin, ends)
     if any(code[i].opcode.partition(".")[0] == "CALL" for i in edges):
         raise _NoPath(CALLS)
-    loops = _loops(code, begin, edges)
+    loops = machine_loops.natural(edges, begin)
     inner = [body for body in loops if not any(set(other) < set(body) for other in loops)]
     if any(code[i].opcode.startswith(_TRIES) for body in inner for i in body):
         raise _NoPath(WAITS)
@@ -102,18 +102,12 @@ def _ways(code: Sequence[Instruction], begin: int, ends: frozenset[int]) -> Edge
     while pending:
         i = pending.pop()
         if i not in after and i not in ends:
-            after[i] = _after(code, i)
+            after[i] = machine_loops.after(code, i)
             pending += after[i]
     arrive = _reaching(after, ends)
     if begin not in arrive:
         raise _NoPath(NOWHERE)
     return {i: tuple(t for t in after[i] if t in arrive or t in ends) for i in after if i in arrive}
-
-
-def _after(code: Sequence[Instruction], i: int) -> tuple[int, ...]:
-    instruction = code[i]
-    falls = not instruction.ends and (not instruction.targets or instruction.conditional) and i + 1 < len(code)
-    return tuple(dict.fromkeys((*instruction.targets, *((i + 1,) if falls else ()))))
 
 
 def _reaching(after: Edges, goals: Iterable[int]) -> set[int]:
@@ -135,14 +129,3 @@ def _towards(edges: Edges, goal: int) -> Edges:
     """Return the edges without those from which the goal is not reached any more."""
     near = _reaching(edges, [goal]) | {goal}
     return {i: tuple(t for t in after if t in near) for i, after in edges.items()}
-
-
-def _loops(code: Sequence[Instruction], begin: int, edges: Edges) -> tuple[tuple[int, ...], ...]:
-    """Return the loops on the ways, by their indices in the whole code."""
-    order = [begin, *sorted(i for i in edges if i != begin)]
-    place = {i: n for n, i in enumerate(order)}
-    cut = [
-        replace(code[i], targets=tuple(place[t] for t in edges[i] if t in place), conditional=False, ends=True)
-        for i in order
-    ]
-    return tuple(tuple(sorted(order[n] for n in body)) for body in machine_loops.loops(cut))

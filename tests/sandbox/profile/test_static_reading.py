@@ -1,5 +1,6 @@
 """What tools and MLIR print, read: SASS, AMD's assembly, loops of a control flow graph, occupancy."""
 
+import networkx  # noqa: F401  (else its import counts among the milliseconds of a reader)
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
