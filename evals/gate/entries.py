@@ -3,6 +3,7 @@
 An entry opens with comments `# key: value`:
   does     one line: what it does, for cheats also why it might pay
   target   a file of corpus/targets/, or a shipped kernel with what that folder puts in place of its cases
+  of       in place of a target: another entry, GROUP/NAME, of whose kernel part the edits of a `NAME.edit` are
   stage    of a bad one: what may refuse it: read, build, screen, inspect, deadlock, synchronisation, race, offsets,
            time, or results, which the interpreter compares without a GPU and smoke, numerics and confirm with one
   needs    gpu: nothing without a GPU can show that it is bad
@@ -23,7 +24,8 @@ from pathlib import Path
 
 from pgo_agent.agent.commands import check
 from pgo_agent.agent.kernel_part import blocks
-from pgo_agent.agent.llm.replies import parse
+from pgo_agent.agent.llm.replies import parse, search_replace
+from pgo_agent.agent.llm.replies.errors import BadReply
 from pgo_agent.agent.run import target_file
 from pgo_agent.agent.run.facts import GivenFile
 from pgo_agent.evals.gate import ttgir_edits
@@ -80,6 +82,10 @@ def _read(file: Path) -> Iterator[Entry]:
     where = f"{file.parent.name}/{file.stem}"
     head, text = _cut(file.read_text(), file.suffix == ".ttgir")
     fields = {k: v for k, v in head if not k.startswith("vary ")}
+    suffix = file.suffix
+    if "of" in fields:
+        fields["target"], text = _derived(file.parents[1], where, fields.pop("of"), text)
+        suffix = ".py"
     vary = [(k.removeprefix("vary "), v) for k, v in head if k.startswith("vary ")]
     if fields.keys() - _KEYS or not {"does", "target"} <= fields.keys() or text.startswith("#"):
         raise BrokenCorpus(f"{where}: its head must have `does` and `target`, and nothing but {', '.join(_KEYS)}, vary")
@@ -89,18 +95,32 @@ def _read(file: Path) -> Iterator[Entry]:
     choices = list(itertools.product(*(v.split(" | ") for _, v in vary)))
     short = max(len(", ".join(c)) for c in choices) <= LONGEST
     for number, values in enumerate(choices, 1):
-        suffix = ", ".join(values) if short else str(number)
+        variant = ", ".join(values) if short else str(number)
         yield Entry(
-            f"{where}[{suffix}]" if suffix else where,
+            f"{where}[{variant}]" if variant else where,
             fields["does"],
             fields["target"],
             _varied(where, text, {n: v.strip() for (n, _), v in zip(vary, values, strict=True)}),
-            file.suffix,
+            suffix,
             stages,
             fields.get("needs") == "gpu",
             fields.get("results") == "right",
             tuple(int(n) for n in fields.get("ideas", "").split(",") if n.strip()),
         )
+
+
+def _derived(corpus: Path, where: str, of: str, edits: str) -> tuple[str, str]:
+    """Return the target of another entry, and that entry's kernel part with these edits."""
+    base = next((f for f in (corpus / f"{of}.py", corpus / f"{of}.edit") if f.is_file()), None)
+    if base is None:
+        raise BrokenCorpus(f"{where}: there is no entry {of}")
+    head, text = _cut(base.read_text(), False)
+    fields = dict(head)
+    target, part = _derived(corpus, of, fields["of"], text) if "of" in fields else (fields["target"], text)
+    try:
+        return target, search_replace.apply_edits(part, search_replace.read(edits))
+    except BadReply as e:
+        raise BrokenCorpus(f"{where} does not fit {of} any more: {e}") from None
 
 
 def _cut(text: str, ttgir: bool) -> tuple[list[tuple[str, str]], str]:

@@ -130,6 +130,7 @@ def test_an_edit_that_changes_nothing_is_an_error(corpus: Path, tmp_path: Path) 
         (HEAD + "# colour: red\n", "wrong"),
         (HEAD + "# a remark\n", "wrong"),
         (HEAD + "# vary NOWHERE: 1 | 2\n", "wrong"),
+        ("# does: errs\n# of: honest/nothing\n# stage: results\n", "wrong"),
     ],
 )
 def test_a_head_that_says_nothing_clear_is_an_error(corpus: Path, head: str, group: str) -> None:
