@@ -1,9 +1,9 @@
 """Triton's Proton passes in the compiler: `proton.record start|end "name"` in a TTGIR text becomes a clock read.
 
-Each read is stored with the scope's number in a buffer of its warp, in shared or in global memory; at the end of the
-kernel a block writes what it has to its part of the profile scratch. Relies on the passes that the Triton wheel brings
-(3.6: attributes of the backend's class; 3.9: `triton._instrumentation`), none of Proton's sessions. They settle for the
-whole process, so only a child that compiles one kernel may call `install`. The format: `sandbox/profile/timeline/`.
+Each read is stored with the scope's number in a buffer of its warp, in the block's part of the profile scratch. Relies
+on the passes that the Triton wheel brings (3.6: attributes of the backend's class; 3.9: `triton._instrumentation`), and
+on none of Proton's sessions. They settle for the whole process, so only a child that compiles one kernel may call
+`install`. The format: `sandbox/profile/timeline/`.
 """
 
 import importlib.util
@@ -14,26 +14,24 @@ from typing import Any
 
 from pgo_agent.sandbox.errors import BadBundle
 
-BUFFERS = ("shared", "global")
 ALIGN = 128  # bytes: what Proton's own host side gives a block's part of the scratch
 
 
 @dataclass(frozen=True)
 class Options:
-    """Where records go. The passes take the largest power of two per warp that fits where `size` is 0."""
+    """Room for records, all in global memory."""
 
-    buffer: str  # shared or global
-    size: int  # bytes for a block; 0: shared memory that is left, or 16 KiB for each warp in global memory
+    size: int  # bytes for a block
     shared: int  # bytes of shared memory that a block may have on the device
 
 
 def options(value: Any) -> Options:
     """Return what a kernel's option `records` says. Raises BadBundle."""
     try:
-        result = Options(str(value["buffer"]), int(value["size"]), int(value["shared"]))
+        result = Options(int(value["size"]), int(value["shared"]))
     except (KeyError, TypeError, ValueError) as e:
         raise BadBundle(f"records: {type(e).__name__}") from None
-    if result.buffer not in BUFFERS or not 0 <= result.size < 1 << 22 or not 0 < result.shared < 1 << 20:
+    if not 0 < result.size < 1 << 22 or not 0 < result.shared < 1 << 20:
         raise BadBundle(f"records: {result}")
     return result
 
@@ -49,8 +47,6 @@ def install(settings: Options) -> None:
     """Make this process's NVIDIA backend know the dialect and run the passes."""
     from triton._C.libtriton import passes, proton
 
-    places = {"shared": proton.BUFFER_TYPE.SHARED, "global": proton.BUFFER_TYPE.GLOBAL}
-
     def lower(pm: Any) -> None:
         proton.add_convert_proton_to_protongpu(
             pm,
@@ -59,7 +55,7 @@ def install(settings: Options) -> None:
             "",
             proton.GRANULARITY.WARP,
             proton.BUFFER_STRATEGY.CIRCULAR,
-            places[settings.buffer],
+            proton.BUFFER_TYPE.GLOBAL,
             settings.size,
             settings.shared,
             1,  # bytes of scratch for all blocks: at least

@@ -71,7 +71,7 @@ def _answers(judge: Judge, builder: Builder, place: KernelRef, per_pass: int, re
                 answers.append((build, answer))
         if not instead:
             break
-        builds, more = instrumented_build.planned(builder, place, instead)
+        builds, more = instrumented_build.build(builder, place, plans=instead)
         refused += more
     return Answers(tuple(answers), tuple(refused))
 

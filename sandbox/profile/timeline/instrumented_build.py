@@ -1,12 +1,11 @@
 """Builds one kernel of a bundle with records: a bundle for each set of scopes, as far as they compile.
 
-What does not fit is tried again with the records in global memory, then in two builds with half of the scopes each.
+What does not compile is tried again in two builds with half of the scopes each.
 What cannot be recorded in the end is reported with its reason. Relies on `variants.recorded`; runs no kernel.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from functools import partial
 from typing import Any
 
@@ -26,18 +25,12 @@ HEADER = 256  # bytes before the entries of a block, at most: 40, 4 for each of 
 ADDRESSED = (1 << 31) - 1  # bytes of scratch for all blocks: Proton's arithmetic has 32 bits
 
 
-class Buffer(StrEnum):
-    SHARED = "shared"  # a store to shared memory for each record; small: the oldest records get lost
-    GLOBAL = "global"  # a store to global memory; room for 1024 executions of scopes in each warp
-
-
 @dataclass(frozen=True)
 class InstrumentationPlan:
-    """What a build is to record, and where."""
+    """What a build is to record."""
 
     scopes: ScopeSet
-    buffer: Buffer = Buffer.GLOBAL
-    entries: int = USUAL  # of each warp in global memory, a power of two; two for each execution of a scope
+    entries: int = USUAL  # of each warp, a power of two; two for each execution of a scope
 
 
 @dataclass(frozen=True)
@@ -64,32 +57,33 @@ class KernelRef:
 
 
 def build(
-    builder: Builder, place: KernelRef, per_pass: int = 8, buffer: Buffer = Buffer.GLOBAL, entries: int = USUAL
+    builder: Builder, place: KernelRef, per_pass: int = 8, plans: Sequence[InstrumentationPlan] | None = None
 ) -> tuple[list[InstrumentedBuild], list[Unsupported]]:
-    """Build what records every scope of a kernel, the calibrating build first; return what could not be recorded, too.
+    """Build what records every scope of a kernel, or what `plans` ask for, the calibrating build first; return what
+    could not be recorded, too. What does not build is built in halves.
 
-    Fewer `entries` where the grid leaves no room for them. Raises what the compiler's box raises: Killed,
+    Fewer entries where the grid leaves no room for them. Raises what the compiler's box raises: Killed,
     EnvironmentFault.
     """
     module = _module(builder, place)
     if isinstance(module, Unsupported):
         return [], [module]
-    return _built(
-        builder,
-        place,
-        module,
-        [InstrumentationPlan(s, buffer, entries) for s in scope_sets.plan_scopes(module, per_pass)],
-    )
-
-
-def planned(
-    builder: Builder, place: KernelRef, plans: Sequence[InstrumentationPlan]
-) -> tuple[list[InstrumentedBuild], list[Unsupported]]:
-    """Build what records the planned scopes. As `build`."""
-    module = _module(builder, place)
-    if isinstance(module, Unsupported):
-        return [], [module]
-    return _built(builder, place, module, list(plans))
+    waiting = [InstrumentationPlan(s) for s in scope_sets.plan_scopes(module, per_pass)] if plans is None else [*plans]
+    builds: list[InstrumentedBuild] = []
+    refused: list[Unsupported] = []
+    while waiting:
+        with threads(builder.cores) as pool:
+            results = list(pool.map(partial(one, builder, place, module), waiting))
+        again: list[InstrumentationPlan] = []
+        for plan, result in zip(waiting, results, strict=True):
+            if isinstance(result, InstrumentedBuild):
+                builds.append(result)
+            elif parts := halves(plan) if result.why in (Why.BUILD, Why.SCOPES) else []:
+                again += parts
+            else:
+                refused.append(result)
+        waiting = again
+    return sorted(builds, key=lambda t: not t.plan.scopes.calibrates), refused
 
 
 def _module(builder: Builder, place: KernelRef) -> Module | Unsupported:
@@ -101,29 +95,6 @@ def _module(builder: Builder, place: KernelRef) -> Module | Unsupported:
     except Unreadable as e:
         return Unsupported(Why.BUILD, str(e))
     return scope_sets.obstacle(module) or module
-
-
-def _built(
-    builder: Builder, place: KernelRef, module: Module, waiting: list[InstrumentationPlan]
-) -> tuple[list[InstrumentedBuild], list[Unsupported]]:
-    """Build all plans, in halves where that is needed; return the builds, the calibrating one first."""
-    builds: list[InstrumentedBuild] = []
-    refused: list[Unsupported] = []
-    while waiting:
-        with threads(builder.cores) as pool:
-            results = list(pool.map(partial(one, builder, place, module), waiting))
-        builds += [t for t in results if isinstance(t, InstrumentedBuild)]
-        again = [_again(p, f) for p, f in zip(waiting, results, strict=True) if isinstance(f, Unsupported)]
-        refused += [f for f, a in zip((f for f in results if isinstance(f, Unsupported)), again, strict=True) if not a]
-        waiting = [p for a in again for p in a]
-    return sorted(builds, key=lambda t: not t.plan.scopes.calibrates), refused
-
-
-def _again(plan: InstrumentationPlan, problem: Unsupported) -> list[InstrumentationPlan]:
-    """Return what to build in place of what did not build."""
-    if plan.buffer is Buffer.SHARED and problem.why in (Why.SHARED, Why.BUILD):
-        return [replace(plan, buffer=Buffer.GLOBAL)]
-    return halves(plan) if problem.why in (Why.BUILD, Why.SCOPES) else []
 
 
 def halves(plan: InstrumentationPlan) -> list[InstrumentationPlan]:
@@ -139,10 +110,10 @@ def one(
     if isinstance(text, Unsupported):
         return text
     manifest = builder.contents.manifest(place.bundle)
-    size = 0 if plan.buffer is Buffer.SHARED else _room(manifest, place, builder, plan.entries)
+    size = _room(manifest, place, builder, plan.entries)
     if size is None:
         return Unsupported(Why.SCRATCH, f"a grid of {_blocks(manifest, place)} blocks leaves a warp less than {LEAST}")
-    options = {"buffer": str(plan.buffer), "size": size, "shared": builder.device.smem_block}
+    options = {"size": size, "shared": builder.device.smem_block}
     variant = variants.recorded(builder, place.bundle, {place.case: place.choice}, place.kernel, text, options)
     if variant.problem:
         full = "shared memory" in variant.problem

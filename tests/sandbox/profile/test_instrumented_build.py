@@ -14,7 +14,7 @@ from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.profile.timeline import instrumented_build, scope_sets
 from pgo_agent.sandbox.profile.timeline.find_scopes import Kind
 from pgo_agent.sandbox.profile.timeline.instrument import instrument
-from pgo_agent.sandbox.profile.timeline.instrumented_build import Buffer, InstrumentedBuild, KernelRef
+from pgo_agent.sandbox.profile.timeline.instrumented_build import InstrumentationPlan, InstrumentedBuild, KernelRef
 from pgo_agent.sandbox.profile.timeline.scope_sets import Why
 from pgo_agent.sandbox.ttgir import reader
 
@@ -76,7 +76,7 @@ def test_a_twin_launches_what_the_plain_bundle_does_and_passes_for_no_candidate(
 def test_a_twin_that_disturbs_is_divided_into_two_that_share_its_scopes_out(gemm: tuple[Builder, KernelRef]) -> None:
     builder, place = gemm
     (_, whole), _ = instrumented_build.build(builder, place, per_pass=32)
-    halves, refused = instrumented_build.planned(builder, place, instrumented_build.halves(whole.plan))
+    halves, refused = instrumented_build.build(builder, place, plans=instrumented_build.halves(whole.plan))
     assert not refused and len(halves) == 2
     roles, inner = (
         [{s.name for s in h.plan.scopes.scopes if (s.kind is Kind.ROLE) == role} for h in (*halves, whole)]
@@ -84,7 +84,7 @@ def test_a_twin_that_disturbs_is_divided_into_two_that_share_its_scopes_out(gemm
     )
     assert roles[0] == roles[1] == roles[2]
     assert inner[0] | inner[1] == inner[2] and not inner[0] & inner[1] and all(inner)
-    assert instrumented_build.planned(builder, place, []) == ([], [])
+    assert instrumented_build.build(builder, place, plans=[]) == ([], [])
 
 
 def test_an_instrumented_kernel_reads_the_clock_twice_for_each_scope_and_writes_the_header_that_is_decoded(
@@ -100,18 +100,6 @@ def test_an_instrumented_kernel_reads_the_clock_twice_for_each_scope_and_writes_
     assert len(Encoder(0, whole.warps, instrumented_build.USUAL).raw()) == whole.block_bytes
 
 
-def test_records_go_to_global_memory_where_no_shared_memory_is_left(gemm: tuple[Builder, KernelRef]) -> None:
-    builder, place = gemm
-    roomy, refused = instrumented_build.build(builder, place, per_pass=32, buffer=Buffer.SHARED)
-    assert not refused and {t.plan.buffer for t in roomy} == {Buffer.SHARED}
-    taken = builder.contents.manifest(place.bundle)["kernels"][place.kernel]["shared"]
-    assert all(t.static["shared"] > taken for t in roomy)
-    full = replace(builder, device=replace(builder.device, smem_block=taken))
-    moved, refused = instrumented_build.build(full, place, per_pass=32, buffer=Buffer.SHARED)
-    assert not refused and {t.plan.buffer for t in moved} == {Buffer.GLOBAL}
-    assert all(t.static["shared"] == taken for t in moved)
-
-
 def test_a_grid_that_is_too_large_for_the_scratch_is_a_reason(gemm: tuple[Builder, KernelRef]) -> None:
     builder, place = gemm
     small = replace(builder, device=replace(builder.device, memory=20_000))
@@ -123,14 +111,14 @@ def test_scopes_that_do_not_compile_together_are_recorded_by_two_builds(gemm: tu
     builder, place = gemm
     manifest = builder.contents.manifest(place.bundle)["kernels"][place.kernel]
     module = reader.parse(builder.contents.get(manifest["files"]["ttgir"], "ttgir").decode())
-    _, whole = scope_sets.plan_scopes(module, 32)
+    _, whole = planned = scope_sets.plan_scopes(module, 32)
     size = manifest["num_warps"] * 512 * instrumented_build.ENTRY
-    records = {"buffer": "global", "size": size, "shared": builder.device.smem_block}
+    records = {"size": size, "shared": builder.device.smem_block}
     told = (builder.contents.build(place.kernel) or {})["options"] | {"records": records}
     text = instrument(module, whole)
     assert isinstance(text, str)
     builder.contents.put_build(builder.key(text.encode(), told), {"error": "error: ptxas ran out of registers"})
-    made, refused = instrumented_build.build(builder, place, per_pass=32, entries=512)
+    made, refused = instrumented_build.build(builder, place, plans=[InstrumentationPlan(s, 512) for s in planned])
     assert not refused
     _, first, second = made
     frames = first.plan.scopes.named.keys() & second.plan.scopes.named.keys()
