@@ -1,9 +1,10 @@
 """What every command does around its work: print faults for people, open and close the workspace, show events."""
 
+import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -44,20 +45,13 @@ def must_be_a_terminal(hint: str) -> None:
         raise UsageFault("a session needs a terminal", hint)
 
 
-class opened:  # noqa: N801
+@contextlib.contextmanager
+def opened(root: Path, create: bool = False) -> "Iterator[Store]":
     """Open the store of a workspace, and close it afterwards."""
+    from pgo_agent.agent.run.record.store import Store
 
-    def __init__(self, root: Path, create: bool = False) -> None:
-        self.root, self.create = root, create
-
-    def __enter__(self) -> "Store":
-        from pgo_agent.agent.run.record.store import Store
-
-        self.store = Store(self.root, self.create)
-        return self.store
-
-    def __exit__(self, *_: Any) -> None:
-        self.store.close()
+    with contextlib.closing(Store(root, create)) as store:
+        yield store
 
 
 def interrupted(again: str) -> NoReturn:

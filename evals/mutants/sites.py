@@ -11,8 +11,6 @@ from functools import cached_property
 
 from pgo_agent.agent import kernel_part
 
-Expression = ast.expr | ast.keyword
-
 
 class Text:
     """A source text, by the places that `ast` gives."""

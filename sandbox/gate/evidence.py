@@ -15,7 +15,7 @@ from pgo_agent.sandbox.gate import coverage as covers
 from pgo_agent.sandbox.gate import reason as reasons
 from pgo_agent.sandbox.gate.coverage import NOTHING, Coverage
 from pgo_agent.sandbox.gate.reason import Reason, plain
-from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
+from pgo_agent.sandbox.gate.verdict import Verdict
 
 PASSED = "passed"  # stands for no verdict in JSON
 Plan = Mapping[str, Any]  # of a bundle's JSON
@@ -117,9 +117,3 @@ def examine(stages: Sequence[Stage], candidate: Side, original: Side) -> list[Ev
         if evidence.ends:
             break
     return asked
-
-
-def outcome(asked: Sequence[Evidence]) -> Judgement | None:
-    """Return the verdict of the last stage; None when the candidate goes on."""
-    last = asked[-1]
-    return Judgement(last.verdict, last.stage, last.why) if last.verdict and last.ends else None

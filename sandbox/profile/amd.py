@@ -18,10 +18,10 @@ from pgo_agent.sandbox.isolation.box import ATTEMPTS, Ran, killed
 from pgo_agent.sandbox.json_codec import Record
 from pgo_agent.sandbox.profile import amdgcn, backend, memo
 from pgo_agent.sandbox.profile.backend import (
+    Backend,
     CannotCompile,
     Compiled,
     Instruction,
-    Kind,
     Occupancy,
     Resources,
     Subject,
@@ -51,41 +51,26 @@ class Assembly(Record):
     problem: str
 
 
-class Amd:
-    """The backend of gfx950."""
-
-    name = "amd"
-
-    def compiled(self, bench: Workbench, subject: Subject) -> Compiled:
-        """Compile a kernel. Raises CannotCompile with the compiler's own words, or where no trace gave its TTIR."""
-        if subject.origin is None:
-            raise CannotCompile("no trace gives this kernel's TTIR, which another architecture is compiled from")
-        origin = subject.origin
-        assembly = assembled(bench, origin.ttir, origin.warps, origin.ctas, ARCH)
-        if assembly.problem:
-            raise CannotCompile(assembly.problem)
-        ttgir, located, text = (f.read(bench.contents).decode() for f in assembly.files)
-        code = amdgcn.instructions(text)
-        return Compiled(
-            target=ARCH,
-            name=assembly.name,
-            ttgir=ttgir,
-            located=located,
-            resources=_resources(amdgcn.metadata(text), code, assembly.shared, origin.warps),
-            instructions=code,
-            notes=(),
-            same_code=True,
-        )
-
-    def occupancy(self, bench: Workbench, resources: Resources) -> Occupancy:
-        """See `occupancy_of`."""
-        return occupancy_of(resources)
-
-    def kind(self, opcode: str) -> Kind:
-        return amdgcn.kind(opcode)
-
-    def access_bytes(self, opcode: str) -> int:
-        return amdgcn.access_bytes(opcode)
+def compiled(bench: Workbench, subject: Subject) -> Compiled:
+    """Compile a kernel. Raises CannotCompile with the compiler's own words, or where no trace gave its TTIR."""
+    if subject.origin is None:
+        raise CannotCompile("no trace gives this kernel's TTIR, which another architecture is compiled from")
+    origin = subject.origin
+    assembly = assembled(bench, origin.ttir, origin.warps, origin.ctas, ARCH)
+    if assembly.problem:
+        raise CannotCompile(assembly.problem)
+    ttgir, located, text = (f.read(bench.contents).decode() for f in assembly.files)
+    code = amdgcn.instructions(text)
+    return Compiled(
+        target=ARCH,
+        name=assembly.name,
+        ttgir=ttgir,
+        located=located,
+        resources=_resources(amdgcn.metadata(text), code, assembly.shared, origin.warps),
+        instructions=code,
+        notes=(),
+        same_code=True,
+    )
 
 
 def occupancy_of(needs: Resources) -> Occupancy:
@@ -123,7 +108,7 @@ def _resources(figures: dict[str, int], code: Sequence[Instruction], shared: int
     )
 
 
-@memo.cpu("pgo_agent.sandbox.profile.amd.assembled", version=1)
+@memo.kept("pgo_agent.sandbox.profile.amd.assembled", version=1)
 def assembled(bench: Workbench, ttir: Artefact, warps: int, ctas: int, arch: str) -> Assembly:
     """Compile TTIR for `arch` in the box. A kernel that does not compile gives a `problem`.
 
@@ -155,3 +140,6 @@ def _collected(bench: Workbench, out: Path, ran: Ran) -> Assembly:
         return Assembly(artefacts, str(answer["facts"]["name"]), int(answer["facts"]["shared"]), "")
     except (BadBundle, ValueError, TypeError, KeyError, AttributeError):
         return Assembly((), "", 0, f"error: the compiler left no answer\n{ran.output[-2000:]}")
+
+
+AMD = Backend("amd", compiled, lambda _, needs: occupancy_of(needs), amdgcn.kind, amdgcn.access_bytes)

@@ -3,8 +3,9 @@
 NVIDIA's is `nvidia.py`, AMD's `amd.py`. A backend compiles in the box and reads text; none of them needs its GPU.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 from pgo_agent.sandbox.build.builder import Builder, triton_version
 from pgo_agent.sandbox.bundle.store import ContentStore, canonical
@@ -142,20 +143,12 @@ class CannotCompile(Exception):
     """The backend does not compile this kernel; the text says why. A value for the report, not a fault."""
 
 
-class Backend(Protocol):
+@dataclass(frozen=True)
+class Backend:
     """What the static profile needs of an architecture."""
 
     name: str
-
-    def compiled(self, bench: Workbench, subject: Subject) -> Compiled:
-        """Compile with line information, in the box. Raises CannotCompile, and what the box raises."""
-
-    def occupancy(self, bench: Workbench, resources: Resources) -> Occupancy:
-        """Return the occupancy of a kernel that takes these resources."""
-
-    def kind(self, opcode: str) -> Kind:
-        """Return what an opcode is for."""
-
-    def access_bytes(self, opcode: str) -> int:
-        """Return the bytes that one thread moves by one load or store of device memory; 0 for other opcodes and bulk
-        copies."""
+    compiled: Callable[[Workbench, Subject], Compiled]  # with line information, in the box. Raises CannotCompile, too
+    occupancy: Callable[[Workbench, Resources], Occupancy]
+    kind: Callable[[str], Kind]  # of an opcode
+    access_bytes: Callable[[str], int]  # that one thread loads or stores in device memory; 0 of others and bulk copies

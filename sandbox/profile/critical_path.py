@@ -34,7 +34,7 @@ def chain(module: Module, timeline: Timeline, iterations: int = ITERATIONS) -> C
     return Chain(path.length, iterations, scopes)
 
 
-@memo.cpu("pgo_agent.sandbox.profile.chain.of_build", version=1)
+@memo.kept("pgo_agent.sandbox.profile.chain.of_build", version=1)
 def of_build(bench: Workbench, build: str, timeline: Timeline) -> Chain | Missing:
     """Return the `chain` of a built kernel, by its key."""
     files = (bench.contents.build(build) or {})["kernel"]["files"]

@@ -37,7 +37,7 @@ class GpuPassContext(Workbench):
     judge: Callable[[], Judge]
 
 
-@memo.gpu("pgo_agent.sandbox.profile.gpu.timeline", version=1)
+@memo.kept("pgo_agent.sandbox.profile.gpu.timeline", version=1)
 def timeline(
     context: GpuPassContext, place: KernelRef, contract: str, per_pass: int = 8, repeats: int = 3, blocks: int = 24
 ) -> Timeline:
@@ -62,7 +62,7 @@ def _how(e: Ended) -> str:
     return f"{'did not end' if e.timed_out else 'crashed'}: {e.detail.strip()[-300:]}"
 
 
-@memo.gpu("pgo_agent.sandbox.profile.gpu.counters", version=1)
+@memo.kept("pgo_agent.sandbox.profile.gpu.counters", version=1)
 def counters(context: GpuPassContext, place: KernelRef, contract: str, subject: Subject) -> Counters:
     """Return what Nsight Compute counts in the first launch of a kernel. `subject`: the same kernel, for lines of its
     source.
@@ -77,7 +77,7 @@ def counters(context: GpuPassContext, place: KernelRef, contract: str, subject: 
     return _require(counting.take(judge, context.builder, place, lines))
 
 
-@memo.gpu("pgo_agent.sandbox.profile.gpu.peaks", version=1)
+@memo.kept("pgo_agent.sandbox.profile.gpu.peaks", version=1)
 def peaks(context: GpuPassContext, case: str, contract: str) -> Peaks:
     """Return what the GPU reaches with the types of a case. Raises NotTaken where it does not say."""
     try:

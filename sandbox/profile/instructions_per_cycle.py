@@ -75,7 +75,7 @@ def counts(bench: Workbench, builds: Iterable[str]) -> tuple[Counts, ...]:
     return memo.parallel([partial(instructions, bench, b) for b in builds], bench.builder.cores)
 
 
-@memo.cpu("pgo_agent.sandbox.profile.instructions_per_cycle.instructions", version=1)
+@memo.kept("pgo_agent.sandbox.profile.instructions_per_cycle.instructions", version=1)
 def instructions(bench: Workbench, build: str) -> Counts:
     """Return what the scopes of an instrumented build (its key) execute. Raises what the compiler's box raises."""
     try:

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar, get_type_hints
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, get_type_hints
 
 from pgo_agent.sandbox import json_codec
 from pgo_agent.sandbox.bundle.store import PASSES, ContentStore, canonical
@@ -25,7 +25,6 @@ from pgo_agent.sandbox.threads import threads
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
-Machine = Literal["cpu", "gpu"]
 
 
 class PassContext(Protocol):
@@ -67,7 +66,6 @@ class Pass(Generic[S, P, R]):
     function: Callable[Concatenate[S, P], R]
     name: str
     version: int
-    machine: Machine  # what it needs
     _locks: dict[str, threading.Lock] = field(default_factory=dict, repr=False)
 
     def __call__(self, context: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -125,15 +123,9 @@ class Pass(Generic[S, P, R]):
         return answer
 
 
-def cpu(name: str, version: int) -> "Callable[[Callable[Concatenate[S, P], R]], Pass[S, P, R]]":
-    """Make a function a pass that needs no GPU. Name and version are part of its answers' key: the name stays when
-    the function moves."""
-    return lambda function: Pass(function, name, version, "cpu")
-
-
-def gpu(name: str, version: int) -> "Callable[[Callable[Concatenate[S, P], R]], Pass[S, P, R]]":
-    """Make a function a pass that needs a GPU, and holds one by the judge's `turn` while it does."""
-    return lambda function: Pass(function, name, version, "gpu")
+def kept(name: str, version: int) -> "Callable[[Callable[Concatenate[S, P], R]], Pass[S, P, R]]":
+    """Make a function a pass. Name and version are part of its answers' key: the name stays when the function moves."""
+    return lambda function: Pass(function, name, version)
 
 
 def parallel(calls: Iterable[Callable[[], T]], workers: int) -> tuple[T, ...]:

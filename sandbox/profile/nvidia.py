@@ -15,10 +15,10 @@ from pgo_agent.sandbox.compiler import static
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.profile import backend, sass
 from pgo_agent.sandbox.profile.backend import (
+    Backend,
     CannotCompile,
     Compiled,
     Instruction,
-    Kind,
     Occupancy,
     Resources,
     Subject,
@@ -29,37 +29,22 @@ from pgo_agent.sandbox.ttgir import reader
 LANES = 32
 
 
-class Nvidia:
-    """The backend of compute capability 8.0 and later."""
-
-    name = "nvidia"
-
-    def compiled(self, bench: Workbench, subject: Subject) -> Compiled:
-        """Return the compiled kernel. Raises CannotCompile where the build failed, EnvironmentFault where it is
-        missing."""
-        build = _build(bench.contents, subject.build)
-        listed = listing(bench, subject.build)
-        located = subject.origin.located.read(bench.contents).decode() if subject.origin else ""
-        return Compiled(
-            target=f"sm_{build['kernel']['arch']}",
-            name=build["kernel"]["name"],
-            ttgir=listed.ttgir,
-            located=located,
-            resources=resources_of(build),
-            instructions=listed.instructions,
-            notes=tuple(build["static"]["notes"]),
-            same_code=listed.same_code,
-        )
-
-    def occupancy(self, bench: Workbench, resources: Resources) -> Occupancy:
-        """See `occupancy_of`."""
-        return occupancy_of(bench.builder.device, resources)
-
-    def kind(self, opcode: str) -> Kind:
-        return sass.kind(opcode)
-
-    def access_bytes(self, opcode: str) -> int:
-        return sass.access_bytes(opcode)
+def compiled(bench: Workbench, subject: Subject) -> Compiled:
+    """Return the compiled kernel. Raises CannotCompile where the build failed, EnvironmentFault where it is
+    missing."""
+    build = _build(bench.contents, subject.build)
+    listed = listing(bench, subject.build)
+    located = subject.origin.located.read(bench.contents).decode() if subject.origin else ""
+    return Compiled(
+        target=f"sm_{build['kernel']['arch']}",
+        name=build["kernel"]["name"],
+        ttgir=listed.ttgir,
+        located=located,
+        resources=resources_of(build),
+        instructions=listed.instructions,
+        notes=tuple(build["static"]["notes"]),
+        same_code=listed.same_code,
+    )
 
 
 def occupancy_of(device: Device, needs: Resources) -> Occupancy:
@@ -129,3 +114,8 @@ def _instructions(text: dict[str, bytes]) -> tuple[Instruction, ...]:
     module = reader.parse(text["ttgir"].decode())
     dots = {op.line for op in module.walk() if op.name in static.DOTS}
     return sass.settled(sass.instructions(text["sass"].decode(), text["live"].decode()), dots)
+
+
+NVIDIA = Backend(  # of compute capability 8.0 and later
+    "nvidia", compiled, lambda bench, needs: occupancy_of(bench.builder.device, needs), sass.kind, sass.access_bytes
+)

@@ -23,7 +23,7 @@ LEAST = 0.005  # of all samples: fewer are not worth a note
 COLUMNS = (("instr", 6), ("P50", 10), ("share", 8), ("stalls", 8))  # what notes say, right-aligned
 
 
-@memo.cpu("pgo_agent.sandbox.profile.pseudocode.pseudocode", version=4)
+@memo.kept("pgo_agent.sandbox.profile.pseudocode.pseudocode", version=4)
 def pseudocode(
     bench: Workbench, subject: Subject, timeline: Timeline | None = None, counters: Counters | None = None
 ) -> str:

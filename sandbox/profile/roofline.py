@@ -80,7 +80,7 @@ def work_of(bench: Workbench, case: str) -> Work | Missing:
     return work
 
 
-@memo.cpu("pgo_agent.sandbox.profile.roofline.works", version=1)
+@memo.kept("pgo_agent.sandbox.profile.roofline.works", version=1)
 def works(bench: Workbench, source: str, contract: str) -> dict[str, Work]:
     """Return the work of every case of a target, by the target's `flops` and `bytes_moved`, called in the tracer's box.
 

@@ -11,14 +11,14 @@ from pgo_agent.sandbox.build import trace_and_compile
 from pgo_agent.sandbox.bundle.store import room
 from pgo_agent.sandbox.errors import BadBundle, UsageFault
 from pgo_agent.sandbox.profile import assemble_static, memo, ttgir_cost
-from pgo_agent.sandbox.profile.amd import Amd
+from pgo_agent.sandbox.profile.amd import AMD
 from pgo_agent.sandbox.profile.assemble_static import Look
 from pgo_agent.sandbox.profile.backend import Backend, CannotCompile, Compiled, Origin, Subject, Workbench
 from pgo_agent.sandbox.profile.memo import Artefact
-from pgo_agent.sandbox.profile.nvidia import Nvidia
+from pgo_agent.sandbox.profile.nvidia import NVIDIA
 from pgo_agent.sandbox.profile.static_profile import Problem, StaticProfile
 
-BACKENDS: Mapping[str, Backend] = {b.name: b for b in (Nvidia(), Amd())}
+BACKENDS: Mapping[str, Backend] = {b.name: b for b in (NVIDIA, AMD)}
 
 
 class CannotTrace(Exception):
@@ -69,7 +69,7 @@ def _launched(plans: Mapping[str, Any], case: str, label: str | None) -> list[st
     return list(dict.fromkeys(s["kernel"] for plan in chosen for s in plan["steps"] if "kernel" in s))
 
 
-@memo.cpu("pgo_agent.sandbox.profile.static.origins", version=2)
+@memo.kept("pgo_agent.sandbox.profile.static.origins", version=2)
 def origins(bench: Workbench, source: str, contract: str, cases: tuple[str, ...]) -> tuple[Origin, ...]:
     """Return what the kernels of cases are made of, in every configuration. `contract`: the target's text, part of the
     key.
@@ -98,7 +98,7 @@ def _origin(bench: Workbench, traced: trace_and_compile.Traced, key: str) -> Ori
     )
 
 
-@memo.cpu("pgo_agent.sandbox.profile.static.static", version=2)
+@memo.kept("pgo_agent.sandbox.profile.static.static", version=2)
 def static(bench: Workbench, subject: Subject, backend: str) -> StaticProfile | Problem:
     """Profile one kernel as a backend compiles it. Raises what the compiler's box raises."""
     side = BACKENDS[backend]

@@ -13,6 +13,7 @@ from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge, bundle_ref
 from pgo_agent.sandbox.judge.pool import GpuPool
 from pgo_agent.sandbox.judge.worker_process import environment
+from pgo_agent.sandbox.profile import nvidia
 from pgo_agent.sandbox.profile.backend import CannotCompile, Subject, Workbench
 from pgo_agent.sandbox.profile.counters import metrics, ncu, ncu_report
 from pgo_agent.sandbox.profile.counters.gpu_handover import Handover
@@ -20,7 +21,6 @@ from pgo_agent.sandbox.profile.counters.metrics import Code
 from pgo_agent.sandbox.profile.counters.ncu import PROBLEM, Absent, Program, Tool
 from pgo_agent.sandbox.profile.counters.types import Counters
 from pgo_agent.sandbox.profile.kernel_profile import Missing, PassName
-from pgo_agent.sandbox.profile.nvidia import Nvidia
 from pgo_agent.sandbox.profile.static_profile import StaticProfile
 from pgo_agent.sandbox.profile.timeline.instrumented_build import KernelRef
 
@@ -110,7 +110,7 @@ def why_none(output: str, problem: Path) -> str:
 def code(builder: Builder, place: KernelRef, static: StaticProfile | None) -> Code:
     """Return the lines of the build that runs. Raises what the compiler's box raises."""
     try:
-        compiled = Nvidia().compiled(Workbench(builder), Subject(place.kernel, None))
+        compiled = nvidia.compiled(Workbench(builder), Subject(place.kernel, None))
     except CannotCompile as e:
         return Code(unlined=f"its build with line information failed: {e}")
     if not compiled.same_code:

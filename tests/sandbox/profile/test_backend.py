@@ -19,10 +19,10 @@ from tests.sandbox.profiling import profile_static
 
 def test_the_backend_of_the_guide_counts_the_ptx_of_a_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     guide = (ROOT / "docs" / "backends.md").read_text()
-    (example,) = re.findall(r"```python\n(.*?class Ptx.*?)```", guide, re.S)
+    (example,) = re.findall(r"```python\n(.*?PTX = .*?)```", guide, re.S)
     made: dict[str, Any] = {}
     exec(compile(example, "backends.md", "exec"), made)
-    monkeypatch.setattr(static, "BACKENDS", {**static.BACKENDS, "ptx": made["Ptx"]()})
+    monkeypatch.setattr(static, "BACKENDS", {**static.BACKENDS, "ptx": made["PTX"]})
     subject = target.read(TARGETS / "add.py")
     bench = Workbench(Builder(subject, devices.find("h200"), box.choose(), ContentStore(tmp_path)))
     built = bench.builder.build(subject.source, {"CASES": ["1m"]}, 1)

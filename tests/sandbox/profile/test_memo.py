@@ -39,19 +39,19 @@ class Squared(json_codec.Record):
 worked: list[object] = []
 
 
-@memo.cpu("squared", version=1)
+@memo.kept("squared", version=1)
 def squared(context: PassContext, n: int, factor: int = 1) -> Squared:
     worked.append(n)
     return Squared(n * n * factor, Artefact.put(context.contents, str(n * n).encode(), "txt"))
 
 
-@memo.cpu("squared_anew", version=2)
+@memo.kept("squared_anew", version=2)
 def squared_anew(context: PassContext, n: int) -> int:
     worked.append(n)
     return n * n
 
 
-@memo.cpu("fourth", version=1)
+@memo.kept("fourth", version=1)
 def fourth(context: PassContext, n: int) -> int:
     return squared(context, n).of ** 2
 
@@ -119,7 +119,7 @@ def test_an_answer_of_another_shape_is_made_anew(context: PassContext) -> None:
 def test_a_measurement_can_be_taken_again_and_replaces_the_answer(context: PassContext) -> None:
     readings = iter((1, 2))
 
-    @memo.cpu("reading", version=1)
+    @memo.kept("reading", version=1)
     def reading(context: PassContext) -> int:
         return next(readings)
 
@@ -129,7 +129,7 @@ def test_a_measurement_can_be_taken_again_and_replaces_the_answer(context: PassC
 def test_an_exception_is_not_kept(context: PassContext) -> None:
     trouble = [ValueError("no"), None]
 
-    @memo.cpu("careful", version=1)
+    @memo.kept("careful", version=1)
     def careful(context: PassContext) -> int:
         if problem := trouble.pop(0):
             raise problem
@@ -150,7 +150,7 @@ def test_passes_call_passes(context: PassContext) -> None:
 def test_cpu_passes_run_at_the_same_time(context: PassContext) -> None:
     both = threading.Barrier(2)
 
-    @memo.cpu("meets", version=1)
+    @memo.kept("meets", version=1)
     def meets(context: PassContext, n: int) -> int:
         both.wait(timeout=10)  # breaks unless the other one runs, too
         return n
@@ -159,7 +159,7 @@ def test_cpu_passes_run_at_the_same_time(context: PassContext) -> None:
 
 
 def test_one_thread_works_while_the_others_wait_for_its_answer(context: PassContext) -> None:
-    @memo.cpu("slow", version=1)
+    @memo.kept("slow", version=1)
     def slow(context: PassContext) -> int:
         worked.append("slow")
         time.sleep(0.05)
@@ -195,7 +195,7 @@ class Seat:
     contents: ContentStore
     identity: str = "this machine"
 
-@memo.cpu("step", version=1)
+@memo.kept("step", version=1)
 def step(context: Seat, n: int) -> int:
     print("began", n, flush=True)
     time.sleep(0.2)
