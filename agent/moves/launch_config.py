@@ -118,7 +118,8 @@ def _scaled(
     """Tile sizes that the launcher computes, multiplied: in a kernel without dots the largest first."""
     dots = any(b.static.get("dots") != 0 for b in bases)
     own = [t for t in scaled_tiles.tiles(source) if t.kernel == site.kernel]
-    for name, why, text, cures in scaled_tiles.steps(source, own, dots):
+    spills = any(b.static.get("spill_store_bytes") for b in bases)
+    for name, why, text, cures in scaled_tiles.steps(source, own, dots, spills):
         made = checked(Proposal(text, "launch", name + where, why), source)
         yield made if isinstance(made, Skipped) else asked.cite(made, asked.of(site.kernel, cures))
 

@@ -40,12 +40,16 @@ class ScaledTile:
         return _all(source, [self], by)
 
 
-def steps(source: str, tiles_of_kernel: Sequence[ScaledTile], dots: bool) -> Iterator[Step]:
-    """Yield the sizes to try in a kernel with or without dots: of one tile after the other, and half of all at once."""
+def steps(source: str, tiles_of_kernel: Sequence[ScaledTile], dots: bool, spills: bool = False) -> Iterator[Step]:
+    """Yield the sizes to try in a kernel with or without dots: of one tile after the other, and half of all at once.
+
+    A tile whose registers spill is not made larger.
+    """
     if dots and len(tiles_of_kernel) > 1:
         by, word, why, cures = _SMALLER
         yield f"{word} {', '.join(t.parameter for t in tiles_of_kernel)}", why, _all(source, tiles_of_kernel, by), cures
-    for by, word, why, cures in (_SMALLER, _LARGER) if dots else (_LARGEST, _LARGER, _SMALLER):
+    order = (_SMALLER, _LARGER) if dots else (_LARGEST, _LARGER, _SMALLER)
+    for by, word, why, cures in (_SMALLER,) if spills else order:
         for tile in tiles_of_kernel:
             yield f"{word} {tile.parameter}", why, tile.scaled(source, by), cures
 
