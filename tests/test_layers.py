@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -53,15 +54,21 @@ def room(path: Path) -> str:
     return "/".join(path.parts[:2]) if len(path.parts) > 2 else f"{path.parts[0]}/*"
 
 
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse((ROOT / path).read_text(encoding="utf-8"))
+
+
 def imports(path: Path) -> Iterator[Path]:
     """The modules of this project that a module names in an import, wherever in it the import stands."""
-    for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8"))):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.ImportFrom) and node.module:
             yield from (at for name in node.names if (at := found(f"{node.module}.{name.name}") or found(node.module)))
         elif isinstance(node, ast.Import):
             yield from (at for name in node.names if (at := found(name.name)))
 
 
+@cache
 def found(dotted: str) -> Path | None:
     if not dotted.startswith("pgo_agent."):
         return None
