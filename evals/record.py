@@ -28,7 +28,7 @@ def lines(store: Store, run: Run, commit: str) -> Iterator[dict[str, Any]]:
     common = {
         "target": Path(run.target).stem,
         "digest": run.digest,
-        "environment": summary.environment,
+        "environment": summary.environment.as_json(),
         "commit": commit,
         "run": run.id,
         "when": run.created,
@@ -39,7 +39,7 @@ def lines(store: Store, run: Run, commit: str) -> Iterator[dict[str, Any]]:
         if p.samples and not p.problem:
             yield common | {
                 "what": "sweep",
-                "environment": summary.environment | (p.taken_on or {}),
+                "environment": summary.environment.as_json() | (p.taken_on or {}),
                 "case": p.case,
                 "choice": p.choice,
                 "plan_id": p.plan_id,

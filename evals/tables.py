@@ -27,6 +27,7 @@ from pgo_agent.evals.nightly import load
 from pgo_agent.evals.nightly.report import interval
 from pgo_agent.evals.nightly.row import BASES, SHIPPED, TUNED, WINNER, Case, Row
 from pgo_agent.evals.runner.folders import RESULTS
+from pgo_agent.sandbox.judge.questions import Environment
 
 TRIED = "candidates.md"  # beside the records
 MUTANTS_CPU, MUTANTS_GPU = "mutants-cpu.jsonl", "mutants-h100.jsonl"
@@ -128,7 +129,7 @@ def _table(row: Row, who: str) -> str:
     columns = [f"`{row.kernel}` by {who}", "as shipped", "tuned", "winner", "winner / tuned", *libraries]
     lines = ["| " + " | ".join(columns) + " |", "|---|" + "---:|" * (len(columns) - 1)]
     for name, case in row.cases.items():
-        unit = case.reached(SHIPPED, row.environment)["unit"]
+        unit = case.reached(SHIPPED, row.environment).unit
         rates = [_rate(row, case, side) for side in (*BASES, WINNER)]
         ratio = interval(case.ratio(TUNED)) if row.winner else "-"
         cells = [*rates, ratio, *(_rate(row, case, library) for library in libraries)]
@@ -140,10 +141,10 @@ def _table(row: Row, who: str) -> str:
     return "\n".join(lines)
 
 
-def _where(environment: Mapping[str, Any], *commits: str) -> str:
+def _where(environment: Environment, *commits: str) -> str:
     """Return the machine and the versions that something was measured with."""
-    versions = ", ".join(f"{name} {environment[name]}" for name in ("driver", "torch", "triton"))
-    return f"{environment['gpu']}, {versions}, {_said(commits)}"
+    versions = f"driver {environment.driver}, torch {environment.torch}, triton {environment.triton}"
+    return f"{environment.gpu}, {versions}, {_said(commits)}"
 
 
 def _said(commits: Iterable[str]) -> str:
@@ -152,7 +153,7 @@ def _said(commits: Iterable[str]) -> str:
 
 
 def _rate(row: Row, case: Case, side: str) -> str:
-    return f"{case.reached(side, row.environment)['rate']:.0f}" if side in case.ms else "-"
+    return f"{case.reached(side, row.environment).rate:.0f}" if side in case.ms else "-"
 
 
 def nights() -> str:
@@ -162,8 +163,8 @@ def nights() -> str:
     columns = ["of tuned, each seed", *(f"`{k}`" for k in kernels), "intervals of the timer against itself that hold 1"]
     lines = ["| " + " | ".join(columns) + " |", "|---|" + "---:|" * (len(columns) - 1)]
     machines = []
-    for gpu in sorted({r.environment["gpu"] for r in recorded.rows}):
-        of_gpu = sorted((r for r in recorded.rows if r.environment["gpu"] == gpu), key=lambda r: r.seed or 0)
+    for gpu in sorted({r.gpu for r in recorded.rows}):
+        of_gpu = sorted((r for r in recorded.rows if r.gpu == gpu), key=lambda r: r.seed or 0)
         by_kernel = [", ".join(f"{r.middle('tuned'):.3f}" for r in of_gpu if r.kernel == k) or "-" for k in kernels]
         noise = noise_of(of_gpu)
         lines.append("| " + " | ".join([gpu, *by_kernel, f"{noise['holds']} of {noise['cases']}"]) + " |")
@@ -192,7 +193,7 @@ def gate() -> str:
     lines.append(
         f"\nUndecided: the clock did not tell, and nothing is recorded as faster.{reached} Refused at: {refused}. "
         f"{counts['per_minute']:.1f} candidates a minute, baselines and builds included ({rates}). Seconds of a stage, "
-        f"in the median: {medians}. {_where(counts['environment'], *entries.values())}.\n"
+        f"in the median: {medians}. {_where(Environment.from_json(counts['environment']), *entries.values())}.\n"
     )
     return "\n".join(lines)
 
@@ -209,7 +210,7 @@ def mutants(file: str) -> str:
     survived = "".join(f"- `{r['mutant']}`: `{r['after']}`\n" for r in result.survivors)
     commits = [r["commit"] for r, _ in result.mutants]
     measured = [r["environment"] for r, _ in result.mutants if r["measured"]]
-    where = _where(measured[0], *commits) if measured else f"Without a GPU, {_said(commits)}"
+    where = _where(Environment.from_json(measured[0]), *commits) if measured else f"Without a GPU, {_said(commits)}"
     lines.append(f"\nOf {len(counted['bases'])} kernels. {where}. Caught as: {caught}.\n")
     return "\n".join(lines) + (f"\nSurvived:\n\n{survived}" if survived else "")
 

@@ -9,9 +9,10 @@ import dataclasses
 import types
 from enum import StrEnum
 from functools import cache
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Self, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 T = TypeVar("T")
+JsonObject = dict[str, object]  # an object of JSON whose fields nobody here needs to know
 
 
 OPTIONAL = {"optional": True}  # metadata of a dataclass field
@@ -22,25 +23,27 @@ class Malformed(ValueError):
 
 
 class Record:
-    """A base for frozen dataclasses that are written as JSON."""
+    """A base for frozen dataclasses that are written as JSON: field by field, or by methods of their own."""
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """Return its fields as plain JSON values. Raises Malformed for a value that JSON has no form of."""
-        return dict(as_json(self))
+        return _fields(self)
 
     @classmethod
-    def from_json(cls: type[T], value: Any) -> T:
+    def from_json(cls, value: Any) -> Self:
         """Return the inverse of `as_json`. Raises Malformed."""
-        return decoded(cls, value)
+        result: Self = _record(cls, value)
+        return result
 
 
 def as_json(x: object) -> Any:
     """Return plain JSON values of a record, a tuple of them, or a plain value. Raises Malformed for any other type."""
     if x is None or isinstance(x, str | int | float):
         return str(x) if isinstance(x, StrEnum) else x
+    if isinstance(x, Record):
+        return x.as_json()
     if dataclasses.is_dataclass(x) and not isinstance(x, type):
-        fields = ((f, getattr(x, f.name)) for f in dataclasses.fields(x))
-        return {f.name: as_json(v) for f, v in fields if not (f.metadata.get("optional") and v == f.default)}
+        return _fields(x)
     if isinstance(x, tuple | list):
         return [as_json(v) for v in x]
     if isinstance(x, dict) and all(isinstance(k, str) for k in x):
@@ -51,12 +54,18 @@ def as_json(x: object) -> Any:
 def from_json(kind: Any, value: Any) -> Any:
     """Return the value of type `kind` that `as_json` wrote. Raises Malformed where `value` is something else."""
     origin = get_origin(kind)
-    if kind is Any:
+    if kind in (Any, object):
         return value
+    if isinstance(kind, type) and issubclass(kind, Record):
+        return kind.from_json(value)
     if dataclasses.is_dataclass(kind):
         return _record(kind, value)
     if origin in (Union, types.UnionType):
         return _either(get_args(kind), value)
+    if is_typeddict(kind):
+        return _document(kind, value)
+    if origin is list:
+        return list(_tuple((*get_args(kind), ...), value))
     if origin is tuple:
         return _tuple(get_args(kind), value)
     if origin is dict:
@@ -70,6 +79,11 @@ def decoded(kind: type[T], value: Any) -> T:
     result = from_json(kind, value)
     _need(isinstance(result, kind), kind, value)
     return result  # type: ignore[no-any-return]
+
+
+def _fields(x: Any) -> JsonObject:
+    fields = ((f, getattr(x, f.name)) for f in dataclasses.fields(x))
+    return {f.name: as_json(v) for f, v in fields if not (f.metadata.get("optional") and v == f.default)}
 
 
 @cache
@@ -89,6 +103,14 @@ def _record(kind: Any, value: Any) -> Any:
         except Malformed as e:
             raise Malformed(f"{name}: {e}") from None
     return kind(**read)
+
+
+def _document(kind: Any, value: Any) -> Any:
+    """Return a typed dict as it is: what it says has the types that it should, and more may stand there."""
+    _need(isinstance(value, dict), kind, value)
+    for name in _hints(kind).keys() & value.keys():
+        from_json(_hints(kind)[name], value[name])
+    return value
 
 
 def _either(kinds: tuple[Any, ...], value: Any) -> Any:

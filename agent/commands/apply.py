@@ -152,7 +152,7 @@ def _message(run: Run, c: Candidate) -> str:
         env, count = run.summary.environment, len(run.summary.cases)
         for name, bounds in run.summary.against.items():
             lines.append(f"{interval(bounds)} of {name} (geometric mean of {count} cases, 95 %)")
-        verdict.append(f"{env['gpu']}, driver {env['driver']}, torch {env['torch']}")
+        verdict.append(f"{env.gpu}, driver {env.driver}, torch {env.torch}")
     lines += verdict
     return "\n".join(lines) + "\n"
 

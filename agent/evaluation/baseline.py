@@ -7,9 +7,8 @@ on `baseline_builds.py` for the builds and on `baseline_sweep.py` for the timing
 """
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from pgo_agent.agent.evaluation import baseline_builds, baseline_sweep, interpreter
 from pgo_agent.agent.evaluation.baseline_sweep import Entry
@@ -21,6 +20,7 @@ from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record.baseline import Baseline, BaselinePoint, Best, TimeSource, Work
 from pgo_agent.sandbox import json_codec
 from pgo_agent.sandbox.build.result import Built
+from pgo_agent.sandbox.bundle.documents import Described, PlanDocument
 from pgo_agent.sandbox.errors import TargetFault
 from pgo_agent.sandbox.gate import plan_rules
 from pgo_agent.sandbox.gate.verdict import Verdict
@@ -84,7 +84,7 @@ def rebuild(ctx: Context) -> None:
     baseline_builds.others(ctx, source, baseline_builds.as_shipped(ctx, source))
 
 
-def _plans(ctx: Context, bundle: str) -> list[Mapping[str, Any]]:
+def _plans(ctx: Context, bundle: str) -> list[PlanDocument]:
     return [p for choices in ctx.store.contents.manifest(bundle)["plans"].values() for p in choices.values()]
 
 
@@ -199,6 +199,6 @@ def _unique(points: Sequence[BaselinePoint]) -> list[BaselinePoint]:
     return list(seen.values())
 
 
-def _weights(described: Mapping[str, Any]) -> dict[str, float] | None:
+def _weights(described: Described) -> dict[str, float] | None:
     weights = described["weights"]
     return {f"CASES/{n}": float(w) for n, w in weights.items()} if isinstance(weights, dict) else None

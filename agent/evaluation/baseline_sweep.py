@@ -3,16 +3,16 @@
 Relies on the judge's `sweep`; `baseline.py` uses the answers.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from pgo_agent.agent.evaluation import safety_checks
 from pgo_agent.agent.run.context import Context
 from pgo_agent.sandbox.errors import TargetFault
-from pgo_agent.sandbox.judge.gpu_judge import bundle_ref
+from pgo_agent.sandbox.json_codec import JsonObject
 from pgo_agent.sandbox.judge.interface import Ended, Judge, of_ended
+from pgo_agent.sandbox.judge.questions import Sweep, SweepEntry, SweptEntry, bundle_ref
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Swept:
 
     ms: tuple[float, ...]  # samples; none where it could not be timed
     problem: str  # why it is not right; empty: nothing was found wrong
-    check: dict[str, Any] | None  # how its results compare with the reference, as the judge reports
+    check: JsonObject | None  # how its results compare with the reference, as the judge reports
     finalist: bool  # timed side by side with the best of its case
     taken_on: dict[str, str]  # UUID and index of the GPU
 
@@ -62,21 +62,18 @@ def _sweep(ctx: Context, gpu: Judge, entries: Sequence[Entry]) -> dict[Entry, Sw
         on = safety_checks.taken_on(gpu)
         gone = {entry: Swept((), problem, None, False, on) for entry, problem in ended.items()}
         return gone | (_sweep(ctx, gpu, alive) if alive else {})
-    on, by_key = safety_checks.taken_on(gpu), {(e["bundle"], e["case"], e["choice"]): e for e in answer}
+    on, by_key = safety_checks.taken_on(gpu), {(e.bundle, e.case, e.choice): e for e in answer}
     return {entry: _read(by_key[entry.bundle, entry.case, entry.choice], on) for entry in entries}
 
 
-def _read(e: Mapping[str, Any], on: dict[str, str]) -> Swept:
-    return Swept(tuple(e["ms"]), e["problem"], e.get("check"), e.get("finalist", False), on)
+def _read(e: SweptEntry, on: dict[str, str]) -> Swept:
+    return Swept(e.ms, e.problem, e.check, e.finalist, on)
 
 
-def _asked(ctx: Context, gpu: Judge, entries: Sequence[Entry]) -> Sequence[Mapping[str, Any]]:
+def _asked(ctx: Context, gpu: Judge, entries: Sequence[Entry]) -> Sequence[SweptEntry]:
     contents = ctx.store.contents
-    fields = [
-        {"bundle": bundle_ref(contents, e.bundle), "case": e.case, "choice": e.choice, "own": e.own} for e in entries
-    ]
-    answer: Sequence[Mapping[str, Any]] = gpu.ask("sweep", entries=fields)["entries"]
-    return answer
+    asked = (SweepEntry(bundle_ref(contents, e.bundle), e.case, e.choice, e.own) for e in entries)
+    return gpu.ask(Sweep(tuple(asked))).entries
 
 
 def _ending(ctx: Context, gpu: Judge, entries: Sequence[Entry], e: Ended) -> dict[Entry, str]:

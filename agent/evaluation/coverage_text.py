@@ -3,14 +3,13 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.coverage import NOTHING, Coverage
 
 
 def of(evidence: Mapping[str, Any]) -> Coverage:
     """Return the coverage in a candidate's recorded evidence: that of the stage which gave the verdict."""
     bodies = (b for b in evidence.values() if isinstance(b, dict) and "coverage" in b)
-    return next((coverage.from_json(b["coverage"]) for b in bodies), NOTHING)
+    return next((Coverage.from_json(b["coverage"]) for b in bodies), NOTHING)
 
 
 def counted_alike(covers: Iterable[Coverage]) -> Iterator[tuple[int, str]]:

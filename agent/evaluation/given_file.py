@@ -4,7 +4,6 @@ import ast
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from pgo_agent.agent.evaluation.known_time import known_time
 from pgo_agent.agent.moves import Proposal
@@ -16,6 +15,7 @@ from pgo_agent.agent.run.record.baseline import KnownTime
 from pgo_agent.agent.run.record.candidate import Candidate, NewCandidate
 from pgo_agent.sandbox import parsing
 from pgo_agent.sandbox.build.result import Built, Choice
+from pgo_agent.sandbox.bundle.documents import Manifest
 from pgo_agent.sandbox.gate.coverage import Coverage
 from pgo_agent.sandbox.gate.reason import plain
 from pgo_agent.sandbox.gate.verdict import Judgement
@@ -67,7 +67,7 @@ def note_unjudged(ctx: Context, candidate: Candidate, judged: Judgement) -> Judg
     return replace(judged, why=whole, coverage=covered)
 
 
-def _likeliest(ctx: Context, manifest: Mapping[str, Any], case: str, built: Built) -> list[Choice]:
+def _likeliest(ctx: Context, manifest: Manifest, case: str, built: Built) -> list[Choice]:
     base = ctx.baseline()
     points = [p for p in base.of_case(case) if not p.problem]
     listed, new = list[tuple[KnownTime, Choice]](), list[tuple[KnownTime, Choice]]()
@@ -80,10 +80,11 @@ def _likeliest(ctx: Context, manifest: Mapping[str, Any], case: str, built: Buil
     return [*first[: KEPT - 1], *second[:1], *first[KEPT - 1 :], *second[1:]][:KEPT]
 
 
-def _cut(ctx: Context, manifest: Mapping[str, Any], built: Built, choices: Mapping[str, Sequence[Choice]]) -> Built:
+def _cut(ctx: Context, manifest: Manifest, built: Built, choices: Mapping[str, Sequence[Choice]]) -> Built:
     plans = {case: {o.label: manifest["plans"][case][o.label] for o in options} for case, options in choices.items()}
     keys = {k for options in choices.values() for o in options for k in o.kernels}
-    smaller = {**manifest, "plans": plans, "kernels": {k: v for k, v in manifest["kernels"].items() if k in keys}}
+    kernels = {k: v for k, v in manifest["kernels"].items() if k in keys}
+    smaller: Manifest = {"schema": manifest["schema"], "kernels": kernels, "plans": plans}
     return replace(
         built,
         bundle=ctx.store.contents.put_bundle(smaller),

@@ -11,13 +11,13 @@ from typing import Any
 from pgo_agent.agent.run.context import Context
 from pgo_agent.sandbox.gate.coverage import PUBLIC
 from pgo_agent.sandbox.gate.verdict import Judgement
+from pgo_agent.sandbox.judge.questions import CHECK_SECONDS, Check
 
 
 def judged(ctx: Context, source: str, bundle: str = "", untrusted: bool = False) -> Judgement:
     """Return the verdict on a source. `bundle`: id of its build; without it, its kernels are unknown."""
     kernels = launched(ctx.store.contents.manifest(bundle)) if bundle else []
-    seconds = ctx.settings.interpreting
-    return ctx.cpu.verdict("check", source=source, foreign=untrusted, seconds=seconds, kernels=kernels)
+    return ctx.cpu.verdict(Check(source, untrusted, ctx.settings.interpreting or CHECK_SECONDS, tuple(kernels)))
 
 
 def attach(ctx: Context) -> None:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent import futures
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
-from typing import Any
 
 from pgo_agent.agent.evaluation import build, given_file, interpreter, safety_checks, screen
 from pgo_agent.agent.evaluation.safety_checks import bundle_of, the_gpu
@@ -25,8 +24,9 @@ from pgo_agent.sandbox.gate import edit_kind, program_order
 from pgo_agent.sandbox.gate.evidence import Evidence, side
 from pgo_agent.sandbox.gate.reason import plain, quoted
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
-from pgo_agent.sandbox.judge.gpu_judge import bundle_ref
+from pgo_agent.sandbox.judge import questions
 from pgo_agent.sandbox.judge.interface import Busy, Judge
+from pgo_agent.sandbox.judge.questions import Against, Confirm, Look, PlanRef, SameBits, Whole, bundle_ref
 
 PROCESSES = 2  # after the first, for a candidate that may be accepted: one races it, one confirms it
 Outcome = tuple[Judgement, float | None]  # a verdict, and the speedup over the incumbent, if one was measured
@@ -112,7 +112,7 @@ def look(ctx: Context, candidate: Candidate) -> Judgement | None:
     if candidate.build.whole:
         return None
     gpu, base = the_gpu(ctx), ctx.store.began_with(ctx.run.id, candidate.generation)
-    return _with_incumbent(gpu, base, gpu.verdict("look", candidate=_bundle(ctx, candidate), **_sides(ctx, base)))
+    return _with_incumbent(gpu, base, gpu.verdict(Look.of(_bundle(ctx, candidate), _against(ctx, base))))
 
 
 def measured(ctx: Context, candidate: Candidate) -> First:
@@ -122,11 +122,11 @@ def measured(ctx: Context, candidate: Candidate) -> First:
     candidate, refused = build.complete(ctx, candidate)
     if refused:
         return First(refused)
-    judged = _with_incumbent(gpu, base, gpu.verdict("judge", candidate=_bundle(ctx, candidate), **_sides(ctx, base)))
+    judged = _with_incumbent(gpu, base, gpu.verdict(questions.Judge.of(_bundle(ctx, candidate), _against(ctx, base))))
     is_given = candidate.author == provenance.GIVEN
     if judged.verdict != Verdict.ACCEPTED and not (is_given and judged.verdict in _NOT_FASTER):
         return First(judged)
-    if differs := _other_bits(ctx, candidate, judged.evidence["choices"]):
+    if differs := _other_bits(ctx, candidate, judged.choices):
         return First(Judgement(Verdict.WRONG, "numerics", quoted(differs), judged.evidence))
     return First(judged, stands=False)
 
@@ -138,9 +138,7 @@ def prepare(ctx: Context, candidate: Candidate, first: Judgement, compiling: Com
 
 
 def _sanitized(ctx: Context, candidate: Candidate, first: Judgement, compiling: Compiling) -> Future[VariantBuild]:
-    return compiling.sanitized(
-        ctx, bundle_of(candidate), safety_checks.raced(ctx, candidate, first.evidence["choices"])
-    )
+    return compiling.sanitized(ctx, bundle_of(candidate), safety_checks.raced(ctx, candidate, first.choices))
 
 
 def proved(ctx: Context, candidate: Candidate, first: Judgement, compiling: Compiling) -> Outcome:
@@ -158,23 +156,22 @@ def proved(ctx: Context, candidate: Candidate, first: Judgement, compiling: Comp
 
 
 def _proved(ctx: Context, candidate: Candidate, first: Judgement, sanitized: Future[VariantBuild]) -> Outcome:
-    choices = first.evidence["choices"]
+    choices = first.choices
     raced = safety_checks.race(ctx, candidate, choices, sanitized)
-    first = _with(first, [*_stages(first), raced.as_json()])
+    first = first.with_stages([*first.stages, raced.as_json()])
     if raced.ends:
-        return Judgement(raced.verdict or Verdict.RACE, raced.stage, raced.why, first.evidence), speedup(first)
+        return Judgement(raced.verdict or Verdict.RACE, raced.stage, raced.why, first.evidence), first.speedup
     for check in _on_request(ctx.settings):
         evidence = check(ctx, candidate, choices)
-        first = _with(first, [*_stages(first), evidence.as_json()])
+        first = first.with_stages([*first.stages, evidence.as_json()])
         if evidence.ends:
-            return Judgement(evidence.verdict or Verdict.WRONG, evidence.stage, evidence.why, first.evidence), speedup(
-                first
-            )
-    bundle = _bundle(ctx, candidate)
-    again = {c: bundle | {"choice": label} for c, label in choices.items()}
+            found = Judgement(evidence.verdict or Verdict.WRONG, evidence.stage, evidence.why, first.evidence)
+            return found, first.speedup
+    bundle = bundle_ref(ctx.store.contents, bundle_of(candidate))
+    again = {c: PlanRef(bundle, label) for c, label in choices.items()}
     # in a new process: it never saw the first run
-    sides = _sides(ctx, ctx.store.began_with(ctx.run.id, candidate.generation))
-    confirmed = the_gpu(ctx).verdict("confirm", candidate=again, **sides)
+    against = _against(ctx, ctx.store.began_with(ctx.run.id, candidate.generation))
+    confirmed = the_gpu(ctx).verdict(Confirm.of(again, against))
     return _confirmed(first, _on(the_gpu(ctx), confirmed))
 
 
@@ -194,7 +191,7 @@ def passed_over(judged: Judgement, why: str) -> Judgement:
     )
     whole = judged.why + plain(f"{missing}: {why}")
     last = Evidence(stage, Verdict.UNDECIDED, whole).as_json()
-    return replace(_with(judged, [*_stages(judged), last]), verdict=Verdict.UNDECIDED, stage=stage, why=whole)
+    return replace(judged.with_stages([*judged.stages, last]), verdict=Verdict.UNDECIDED, stage=stage, why=whole)
 
 
 def _other_bits(ctx: Context, candidate: Candidate, choices: dict[str, str]) -> str:
@@ -204,40 +201,34 @@ def _other_bits(ctx: Context, candidate: Candidate, choices: dict[str, str]) -> 
     replaced = built.replaced.get("bundle")
     if edit != edit_kind.SCHEDULE or not replaced or base.nondeterministic:
         return ""
-    sides = {n: bundle_ref(ctx.store.contents, b) for n, b in (("candidate", bundle_of(candidate)), ("own", replaced))}
-    picks = {n: {c: {"bundle": b, "choice": choices[c]} for c in base.cases} for n, b in sides.items()}
-    case = the_gpu(ctx).ask("same_bits", public=base.cases, **picks)["differs"]
+    bundles = [bundle_ref(ctx.store.contents, b) for b in (bundle_of(candidate), replaced)]
+    ours, own = ({c: PlanRef(bundle, choices[c]) for c in base.cases} for bundle in bundles)
+    case = the_gpu(ctx).ask(SameBits(base.cases, ours, own)).differs
     return (
         f"{case}: the edit moves ops alone, and the results are not the bits of the kernel's own text" if case else ""
     )
 
 
 def _confirmed(first: Judgement, confirmed: Judgement) -> Outcome:
-    stages = [*_stages(first), *_stages(confirmed)]
+    stages = [*first.stages, *confirmed.stages]
     evidence = {**first.evidence, "again": confirmed.evidence, "stages": stages}
     covered = first.coverage + confirmed.coverage
     if first.verdict in _NOT_FASTER and confirmed.verdict in {Verdict.ACCEPTED, *_NOT_FASTER}:
-        return replace(first, evidence=evidence), speedup(first)  # right, and not faster at the first look
+        return replace(first, evidence=evidence), first.speedup  # right, and not faster at the first look
     if confirmed.verdict != Verdict.ACCEPTED:
         why = plain("not confirmed: ") + confirmed.why
         return Judgement(confirmed.verdict, "confirm", why, evidence), None
-    return Judgement(Verdict.ACCEPTED, "confirm", confirmed.why, evidence, covered), speedup(confirmed)
+    return Judgement(Verdict.ACCEPTED, "confirm", confirmed.why, evidence, covered), confirmed.speedup
 
 
-def _sides(ctx: Context, against: str) -> dict[str, Any]:
+def _against(ctx: Context, which: str) -> Against:
     base = ctx.baseline()
-    return {
-        "incumbent": incumbent.side(ctx, against),
-        "shipped": incumbent.side(ctx, incumbent.SHIPPED),
-        "tuned": incumbent.side(ctx, "tuned"),
-        "public": base.cases,
-        "held_out": base.held_out,
-        "weights": base.weights,
-    }
+    beaten, shipped, tuned = (incumbent.side(ctx, name) for name in (which, incumbent.SHIPPED, "tuned"))
+    return Against(beaten, shipped, tuned, base.cases, base.held_out, base.weights)
 
 
-def _bundle(ctx: Context, candidate: Candidate) -> dict[str, Any]:
-    return {"bundle": bundle_ref(ctx.store.contents, bundle_of(candidate))}
+def _bundle(ctx: Context, candidate: Candidate) -> Whole:
+    return Whole(bundle_ref(ctx.store.contents, bundle_of(candidate)))
 
 
 def _with_incumbent(gpu: Judge, against: str, judged: Judgement) -> Judgement:
@@ -249,17 +240,3 @@ def _on(gpu: Judge, judged: Judgement) -> Judgement:
     """The judgement with the GPU that answered this thread last, if the judge reports one."""
     gpu_id = safety_checks.taken_on(gpu)
     return replace(judged, evidence={**judged.evidence, "taken_on": gpu_id}) if gpu_id else judged
-
-
-def _stages(judged: Judgement) -> list[dict[str, Any]]:
-    return list(judged.evidence.get("stages", []))
-
-
-def _with(judged: Judgement, stages: list[dict[str, Any]]) -> Judgement:
-    return replace(judged, evidence={**judged.evidence, "stages": stages})
-
-
-def speedup(judged: Judgement) -> float | None:
-    """Return the speedup over what it was measured against; None if nothing was measured."""
-    bounds = judged.evidence.get("speedup")
-    return float(bounds[1]) if bounds else None

@@ -22,9 +22,10 @@ from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.evidence import Evidence, kernels
 from pgo_agent.sandbox.gate.reason import Reason, joined, plain, quoted
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
-from pgo_agent.sandbox.judge.gpu_judge import GpuJudge, bundle_ref
+from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 from pgo_agent.sandbox.judge.interface import Ended, Judge
 from pgo_agent.sandbox.judge.pool import GpuPool
+from pgo_agent.sandbox.judge.questions import Idle, Numerics, PlanRef, Race, bundle_ref
 from pgo_agent.sandbox.judge.results import memcheck
 
 TRAPPED = "an illegal instruction was encountered"  # what the driver says of a trap
@@ -67,7 +68,7 @@ def _sanitized(ctx: Context, build: VariantBuild, cases: Mapping[str, str]) -> E
     gpu, bundle = the_gpu(ctx), bundle_ref(ctx.store.contents, build.bundle)
     gpu.fresh()
     for case, label in cases.items():
-        judged = gpu.verdict("race", bundle=bundle, case=case, choice=label, stress=False, sanitized=True)
+        judged = gpu.verdict(Race(bundle, case, label, stress=False, sanitized=True))
         if judged.verdict != Verdict.CHECKED:
             return _failed(ctx, build, judged)
     named = ", ".join(c.removeprefix(coverage.PUBLIC) for c in cases)
@@ -96,7 +97,7 @@ def _stressed(ctx: Context, candidate: Candidate, cases: Mapping[str, str], prob
     gpu.fresh()
     whys, covered = list[Reason](), coverage.NOTHING
     for case, label in cases.items():
-        judged = gpu.verdict("race", bundle=bundle, case=case, choice=label, stress=True)
+        judged = gpu.verdict(Race(bundle, case, label, stress=True))
         if judged.verdict != Verdict.CHECKED:
             return Evidence("race", judged.verdict, judged.why)
         whys.append(judged.why)
@@ -119,18 +120,17 @@ def _needed(ctx: Context, candidate: Candidate, choices: Mapping[str, str]) -> E
         if launched.total() < 2:  # an output that no launch writes keeps what was there, and was found wrong
             idle |= dict.fromkeys(launched, 0)
         elif any(idle.get(n, 1) for n in launched):
-            sides = {"candidate": {case: {"bundle": bundle, "choice": label}}, "shipped": shipped}
-            idle = idle_in_all(idle, launched, _idle(ctx, case, sides))
+            idle = idle_in_all(idle, launched, _idle(ctx, Idle(case, {case: PlanRef(bundle, label)}, shipped)))
     named = ", ".join(n for n, count in sorted(idle.items()) for _ in range(count))
     why = quoted(f"the outputs do not need the launch of {named}")
     return Evidence("launches", Verdict.REJECTED, why) if named else None
 
 
-def _idle(ctx: Context, case: str, sides: Mapping[str, object]) -> list[str]:
+def _idle(ctx: Context, question: Idle) -> tuple[str, ...]:
     try:
-        return list(the_gpu(ctx).ask("idle", case=case, **sides)["idle"])
+        return the_gpu(ctx).ask(question).idle
     except Ended:
-        return []  # without one of its launches it faults or hangs: that one was needed
+        return ()  # without one of its launches it faults or hangs: that one was needed
 
 
 def idle_in_all(before: Mapping[str, int], launched: Iterable[str], idle: Sequence[str]) -> dict[str, int]:
@@ -156,8 +156,7 @@ def memchecked(ctx: Context, candidate: Candidate, choices: Mapping[str, str]) -
         judge = replace(gpu, under=(*memcheck.command(), "--log-file", str(log)))
         try:
             for case, label in raced(ctx, candidate, choices).items():
-                request = {"case": case, "choice": label, "stress": False, "unguarded": True}
-                judged = judge.verdict("race", bundle=bundle, **request)
+                judged = judge.verdict(Race(bundle, case, label, stress=False, unguarded=True))
         finally:
             judge.close()
         problem = memcheck.problem(log)
@@ -178,8 +177,7 @@ def reassembled(ctx: Context, candidate: Candidate, choices: Mapping[str, str]) 
     if not build.bundle:
         return Evidence("assembler", Verdict.UNDECIDED, quoted(build.problem), time.monotonic() - started)
     on = bundle_ref(ctx.store.contents, build.bundle)
-    picks = {c: {"bundle": on, "choice": label} for c, label in choices.items()}
-    judged = gpu.verdict("numerics", candidate=picks, stage="assembler")
+    judged = gpu.verdict(Numerics({c: PlanRef(on, label) for c, label in choices.items()}, "assembler"))
     gpu.fresh()
     fine = judged.verdict == Verdict.CHECKED
     why = judged.why if fine else plain(f"{judged.verdict} as the second ptxas assembles it: ") + judged.why
@@ -204,7 +202,8 @@ def hazard(judged: Judgement) -> Evidence | None:
 
 def taken_on(gpu: Judge) -> dict[str, str]:
     """Return UUID and index of the GPU that answered this thread last, if its judge reports them."""
-    return {k: str(gpu.environment[k]) for k in ("uuid", "index") if gpu.environment.get(k)}
+    on = gpu.environment
+    return {k: v for k, v in {"uuid": on.uuid, "index": on.index}.items() if v}
 
 
 def the_gpu(ctx: Context) -> Judge:

@@ -234,7 +234,7 @@ def _measure(batch: _Batch, name: str) -> Result:
 
 def _waiting(batch: _Batch, name: str, first: measure.First, before: float = 0.0) -> Outcome | Waiting:
     """An outcome, or a candidate that waits. `before`: GPU seconds before this piece of work."""
-    speedup, seconds = measure.speedup(first.judged), before + batch.gpu.seconds
+    speedup, seconds = first.judged.speedup, before + batch.gpu.seconds
     if first.stands:
         return first.judged, speedup, seconds
     return Waiting(name, first.judged, speedup or 0.0, seconds)

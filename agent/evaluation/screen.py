@@ -4,8 +4,7 @@ It reads builds and the record only; `duplicates.py` finds known code. What pass
 """
 
 import statistics
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from pgo_agent.agent.evaluation import duplicates
 from pgo_agent.agent.profile import cost_model
@@ -14,6 +13,7 @@ from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record.baseline import Baseline
 from pgo_agent.agent.run.record.candidate import Candidate
 from pgo_agent.sandbox.build.result import Built, Failure
+from pgo_agent.sandbox.bundle.documents import Manifest, merged
 from pgo_agent.sandbox.gate import coverage, edit_kind, offsets, plan_rules
 from pgo_agent.sandbox.gate.barriers import stage as deadlock
 from pgo_agent.sandbox.gate.evidence import Evidence, examine, side
@@ -74,10 +74,10 @@ def stages(ctx: Context, built: Built) -> list[Evidence]:
     return [first, *examine(STAGES, ours, original)]
 
 
-def _with_held_out(ctx: Context, shipped: Mapping[str, Any]) -> Mapping[str, Any]:
+def _with_held_out(ctx: Context, shipped: Manifest) -> Manifest:
     """The manifest of the kernel as shipped with its held-out cases, which are a separate bundle."""
     more = ctx.store.contents.manifest(ctx.baseline().held_out_bundle)
-    return {**shipped, **{part: {**shipped[part], **more[part]} for part in ("kernels", "plans")}}
+    return merged(shipped, more)
 
 
 def known_code(ctx: Context, candidate: Candidate) -> Judgement | None:

@@ -12,6 +12,7 @@ import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import cast
 
 from pgo_agent.agent.moves.analysis import DoesNotApply, tile_use, tuned
 from pgo_agent.agent.moves.analysis.launched import (
@@ -27,9 +28,15 @@ from pgo_agent.agent.moves.analysis.launched import (
 from pgo_agent.agent.moves.analysis.offsets import KEPT, Offsets, Span, replaced
 from pgo_agent.agent.moves.analysis.scopes import Function, Scopes
 from pgo_agent.sandbox import parsing
+from pgo_agent.sandbox.bundle import documents
 
 LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 Config = dict[str, int]
+
+
+def numbers(config: documents.Config) -> Config:
+    """Return a built configuration as moves take it: they count with numbers, and pass on what is none."""
+    return cast(Config, config)
 
 
 @dataclass(frozen=True)

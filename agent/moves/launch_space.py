@@ -17,6 +17,7 @@ from pgo_agent.agent.moves.launch_sites import (
     LAUNCH_OPTIONS,
     Config,
     LaunchSite,
+    numbers,
     sites,
     unfollowed,
     unsettable,
@@ -73,7 +74,7 @@ def _seen(site: LaunchSite, every_site: Sequence[LaunchSite], shipped: Built) ->
     for choice in itertools.chain.from_iterable(shipped.choices.values()):
         statics = {shipped.statics[k]["name"]: shipped.statics[k] for k in choice.kernels}
         if site.kernel in statics:
-            config = config_of(site, every_site, choice.config, statics.keys())
+            config = config_of(site, every_site, numbers(choice.config), statics.keys())
             own = written(site, Best(config, statics[site.kernel])) if config is not None else {}
             seen += [own] if own and own not in seen else []
     return seen

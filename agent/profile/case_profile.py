@@ -17,12 +17,12 @@ from pgo_agent.agent.profile.pass_policy import Choice, Decision, Situation, Tak
 from pgo_agent.agent.profile.pass_runner import NO_GPU, GpuBudget, KernelPasses
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.json_codec import Record
+from pgo_agent.sandbox.judge.questions import PeakRates
 from pgo_agent.sandbox.profile import critical_path, gpu_passes, instructions_per_cycle, roofline, static
 from pgo_agent.sandbox.profile.backend import Subject
 from pgo_agent.sandbox.profile.gpu_passes import GpuPassContext, NotTaken
 from pgo_agent.sandbox.profile.kernel_profile import KernelProfile, LaunchCount, Missing, PassName, Roofline
 from pgo_agent.sandbox.profile.pseudocode import pseudocode
-from pgo_agent.sandbox.profile.roofline import Peaks
 from pgo_agent.sandbox.profile.static_profile import StaticProfile
 from pgo_agent.sandbox.profile.timeline.instrumented_build import KernelRef
 from pgo_agent.sandbox.profile.timeline.types import Timeline
@@ -123,7 +123,7 @@ def _roofline(context: GpuPassContext, case: str, kernels: Sequence[KernelProfil
             roofline.NAME, next((k.timeline.why for k in kernels if isinstance(k.timeline, Missing)), NO_GPU)
         )
     try:
-        reached: Peaks | Missing = gpu_passes.peaks(context, case, context.builder.target.contract)
+        reached: PeakRates | Missing = gpu_passes.peaks(context, case, context.builder.target.contract)
     except NotTaken as e:
         reached = Missing(roofline.NAME, str(e))
     return roofline.of_case(roofline.work_of(context, case), statistics.median(calls) / 1e3, HOW, reached)

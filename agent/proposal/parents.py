@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from pgo_agent.agent import moves
 from pgo_agent.agent.evaluation import ranking
-from pgo_agent.agent.moves.launch_sites import Config
+from pgo_agent.agent.moves.launch_sites import Config, numbers
 from pgo_agent.agent.proposal import bandit, bottlenecks, case_dispatch, lessons
 from pgo_agent.agent.run import incumbent, steering
 from pgo_agent.agent.run.context import Context
@@ -131,9 +131,9 @@ def _moved(ctx: Context, parent: Parent, tried: list[Config]) -> Iterator[moves.
 def _configs(ctx: Context, which: str) -> list[Config]:
     """The configurations that a candidate was built with: those of other texts do not count for it."""
     if which == incumbent.SHIPPED:
-        return [p.config for p in ctx.baseline().points]
+        return [numbers(p.config) for p in ctx.baseline().points]
     built = ctx.store.candidate(ctx.run.id, which).build
-    return [o.config for options in built.choices.values() for o in options]
+    return [numbers(o.config) for options in built.choices.values() for o in options]
 
 
 def _fit(c: Candidate, by_id: Mapping[str, Candidate]) -> bool:

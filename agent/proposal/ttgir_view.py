@@ -5,14 +5,13 @@ configuration. Prompts and replies both get it from here, so that labels mean th
 content store, asks no model and judges nothing.
 """
 
-from typing import Any
-
 from pgo_agent.agent.llm.replies.ttgir import Shown
 from pgo_agent.agent.moves import workload
-from pgo_agent.agent.moves.launch_sites import Config
+from pgo_agent.agent.moves.launch_sites import Config, numbers
 from pgo_agent.agent.run import incumbent
 from pgo_agent.agent.run.context import Context
 from pgo_agent.sandbox.build import ttgir_override
+from pgo_agent.sandbox.bundle.documents import Manifest, PlanDocument
 from pgo_agent.sandbox.ttgir import reader
 from pgo_agent.sandbox.ttgir.pseudocode.view import readable
 from pgo_agent.sandbox.ttgir.tokens import Unreadable
@@ -37,13 +36,13 @@ def _plan(ctx: Context, which: str, case: str) -> tuple[str, str, Config]:
     """The bundle, label and configuration of the best known plan of a case."""
     if which == incumbent.SHIPPED:
         tuned = ctx.baseline().tuned[case]
-        return tuned.bundle, tuned.choice, tuned.config
+        return tuned.bundle, tuned.choice, numbers(tuned.config)
     candidate = ctx.store.candidate(ctx.run.id, which)
     label, built = incumbent.chosen(ctx.store, candidate)[case], candidate.build
-    return built.bundle, label, built.choice(case, label).config
+    return built.bundle, label, numbers(built.choice(case, label).config)
 
 
-def _hot(ctx: Context, which: str, manifest: dict[str, Any], plan: dict[str, Any]) -> str:
+def _hot(ctx: Context, which: str, manifest: Manifest, plan: PlanDocument) -> str:
     """The hottest kernel; or the one that was replaced already, for a candidate replaces at most one."""
     replaced = _replaced(ctx, which).get("by", "")
     launched: list[str] = [s["kernel"] for s in plan["steps"] if "kernel" in s]

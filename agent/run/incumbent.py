@@ -6,14 +6,15 @@ from typing import Any
 
 from pgo_agent.agent import moves
 from pgo_agent.agent.moves import workload
-from pgo_agent.agent.moves.launch_sites import Config
+from pgo_agent.agent.moves.launch_sites import Config, numbers
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record.baseline import BaselinePoint, TimeSource
 from pgo_agent.agent.run.record.candidate import Candidate
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.shipped_configurations import AUTOTUNED
+from pgo_agent.sandbox.bundle.documents import Static
 from pgo_agent.sandbox.gate.verdict import Verdict
-from pgo_agent.sandbox.judge.gpu_judge import bundle_ref
+from pgo_agent.sandbox.judge.questions import PlanRef, Side, bundle_ref, plan_ref
 from pgo_agent.sandbox.judge.timing import bootstrap
 
 SHIPPED = "shipped"
@@ -49,14 +50,14 @@ def python(ctx: Context, which: str) -> str:
     return python(ctx, candidate.parent) if candidate.kind == "ttgir" else candidate.source
 
 
-def side(ctx: Context, which: str) -> dict[str, dict[str, object]]:
-    """Return case -> bundle and choice for the judge to launch, of a baseline or an accepted candidate."""
+def side(ctx: Context, which: str) -> Side:
+    """Return case -> plan for the judge to launch, of a baseline or an accepted candidate."""
     if which in (SHIPPED, "tuned", AUTOTUNED):
         best = ctx.baseline().best(which).items()
-        return {c: {"bundle": bundle_ref(ctx.store.contents, p.bundle), "choice": p.choice} for c, p in best}
+        return {c: plan_ref(ctx.store.contents, p.bundle, p.choice) for c, p in best}
     candidate = ctx.store.candidate(ctx.run.id, which)
     bundle = bundle_ref(ctx.store.contents, candidate.build.bundle)
-    return {c: {"bundle": bundle, "choice": label} for c, label in chosen(ctx.store, candidate).items()}
+    return {c: PlanRef(bundle, label) for c, label in chosen(ctx.store, candidate).items()}
 
 
 def chosen(store: Store, candidate: Candidate) -> dict[str, str]:
@@ -72,13 +73,13 @@ def best_known(ctx: Context, which: str) -> dict[str, moves.Best]:
     if which == SHIPPED:
         statics = {p.plan_id: p.statics for p in base.points}
         return {
-            c: _best(ctx, p.config, statics[p.plan_id], p.bundle, c, p.choice, near(base.points, p))
+            c: _best(ctx, numbers(p.config), statics[p.plan_id], p.bundle, c, p.choice, near(base.points, p))
             for c, p in base.tuned.items()
         }
     candidate = ctx.store.candidate(ctx.run.id, which)
     labels, built = chosen(ctx.store, candidate), candidate.build
     options = {c: built.choice(c, labels[c]) for c in base.cases}
-    return {c: _best(ctx, o.config, built.statics_of(o), built.bundle, c, o.label) for c, o in options.items()}
+    return {c: _best(ctx, numbers(o.config), built.statics_of(o), built.bundle, c, o.label) for c, o in options.items()}
 
 
 def near(points: Sequence[BaselinePoint], best: BaselinePoint) -> tuple[Config, ...]:
@@ -87,13 +88,13 @@ def near(points: Sequence[BaselinePoint], best: BaselinePoint) -> tuple[Config, 
         return ()
     rivals = (p for p in points if p.case == best.case and p.how is best.how and not p.apart)
     tied = [p for p in rivals if not p.problem and p.ms and p.ms <= best.time * (1 + NEAR)]
-    return tuple(p.config for p in sorted(tied, key=lambda p: p.time) if p.plan_id != best.plan_id)
+    return tuple(numbers(p.config) for p in sorted(tied, key=lambda p: p.time) if p.plan_id != best.plan_id)
 
 
 def _best(
     ctx: Context,
     config: Config,
-    statics: Sequence[dict[str, Any]],
+    statics: Sequence[Static],
     bundle: str,
     case: str,
     label: str,
@@ -101,7 +102,7 @@ def _best(
 ) -> moves.Best:
     manifest = ctx.store.contents.manifest(bundle)
     plan, by_name = manifest["plans"][case][label], {s["name"]: s for s in statics}
-    blocks, by_key = dict[str, int](), dict[str, dict[str, Any]]()
+    blocks, by_key = dict[str, int](), dict[str, Static]()
     for step in (s for s in plan["steps"] if "kernel" in s):
         name = manifest["kernels"][step["kernel"]]["name"]
         blocks[name] = max(blocks.get(name, 0), math.prod(step["grid"]))
@@ -112,9 +113,9 @@ def _best(
 
 def known_configs(ctx: Context) -> list[Config]:
     """Return the configurations that need no proposal: those of the grid and of built candidates."""
-    points = [p.config for p in ctx.baseline().points]
+    points = [numbers(p.config) for p in ctx.baseline().points]
     tried = [
-        o.config
+        numbers(o.config)
         for c in ctx.store.candidates(ctx.run.id)
         for options in (c.built.choices.values() if c.built else ())
         for o in options

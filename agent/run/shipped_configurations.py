@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from pgo_agent.agent.run.record.baseline import Baseline, BaselinePoint, Best, Unfit
 from pgo_agent.agent.run.record.run_summary import MeasuredRun, Picked
+from pgo_agent.sandbox import json_codec
 from pgo_agent.sandbox.build.result import Failure
 from pgo_agent.sandbox.errors import TargetFault
 
@@ -72,7 +73,7 @@ def question(path: object, wrong: Best, shipped: Best, held_out: Sequence[Baseli
 
 def advice(wrong: Iterable[BaselinePoint]) -> str:
     """Return the TOLERANCE that admits all of these, as the start of a sentence; empty if none does."""
-    tolerances = [(p.check or {}).get("admits") for p in wrong]
+    tolerances = [json_codec.from_json(dict[str, float] | None, (p.check or {}).get("admits")) for p in wrong]
     admitting = [t for t in tolerances if t]
     if not admitting or len(admitting) < len(tolerances):
         return ""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pgo_agent.agent.moves import launch_config
 from pgo_agent.agent.moves.analysis import DoesNotApply
-from pgo_agent.agent.moves.launch_sites import Config, sites, with_configs
+from pgo_agent.agent.moves.launch_sites import Config, numbers, sites, with_configs
 from pgo_agent.agent.run.record.run import Run
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
@@ -75,11 +75,14 @@ def _plans(store: Store, run: Run, which: str) -> dict[str, list[tuple[str, str,
     if which in ("shipped", "tuned"):
         if run.baseline is None:
             raise UsageFault(f"run {run.id} has no baseline yet", f"pgo-agent resume {run.id}")
-        return {case: [(p.bundle, p.choice, p.config)] for case, p in run.baseline.best(which).items()}
+        return {case: [(p.bundle, p.choice, numbers(p.config))] for case, p in run.baseline.best(which).items()}
     c = store.candidate(run.id, which)
     if not c.has_bundle:
         raise UsageFault(f"candidate {c.id} was not built: {c.reason}", "choose another")
-    return {case: [(c.build.bundle, o.label, o.config) for o in options] for case, options in c.build.choices.items()}
+    return {
+        case: [(c.build.bundle, o.label, numbers(o.config)) for o in options]
+        for case, options in c.build.choices.items()
+    }
 
 
 def _put(path: Path, text: str) -> Path:

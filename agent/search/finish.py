@@ -2,7 +2,7 @@
 
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
 
 from pgo_agent.agent.evaluation import coverage_text, ranking
 from pgo_agent.agent.evaluation.known_time import rate
@@ -26,11 +26,10 @@ from pgo_agent.agent.run.record.run_summary import (
 from pgo_agent.agent.run.shipped_configurations import AUTOTUNED
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.judge.interface import Ended, Judge
+from pgo_agent.sandbox.judge.questions import Final, Side, Timed
 from pgo_agent.sandbox.judge.timing import bootstrap
 from pgo_agent.sandbox.judge.timing.bootstrap import Interval
 
-Sides = Mapping[str, Mapping[str, Any]]
-Times = Mapping[str, Mapping[str, list[float]]]  # case -> side -> ms, in the order of the rounds
 _BASES = ("shipped", "tuned", AUTOTUNED)
 # Candidates that are ranked without a GPU: all that were not found broken.
 _RANKED = {Verdict.CHECKED, Verdict.BUILT, Verdict.UNDECIDED}
@@ -62,7 +61,8 @@ def _measured(ctx: Context, gpu: Judge, seconds: float) -> MeasuredRun:
     names += [winner] if winner != incumbent.SHIPPED else []
     ctx.emit("phase", phase="final", doing="timing baselines, winner and libraries in one session")
     sides = {("winner" if n == winner and n != incumbent.SHIPPED else n): incumbent.side(ctx, n) for n in names}
-    times, uncompiled = _timed(ctx, gpu, sides, base.cases)
+    timed = _timed(ctx, gpu, sides, base.cases)
+    times = timed.times
     against = dict[str, Bounds]()
     for other in (n for n in _BASES if n in sides and "winner" in sides):
         pairs = {c: (t[other], t["winner"]) for c, t in times.items()}
@@ -71,29 +71,28 @@ def _measured(ctx: Context, gpu: Judge, seconds: float) -> MeasuredRun:
         winner=winner if winner != incumbent.SHIPPED else None,
         against=against,
         cases={c: _rates(ctx, t, base.work_of(c)) for c, t in times.items()},
-        times={c: {n: tuple(ms) for n, ms in t.items()} for c, t in times.items()},
+        times=times,
         environment=gpu.environment,
         sides={n: _plans(ctx, n) for n in names},
         autotuned={c: Picked(p.said, p.problem) for c, p in base.autotuned.items()},
         unfit=base.unfit,
         seconds=seconds,
-        uncompiled=uncompiled,
+        uncompiled=timed.uncompiled,
     )
 
 
-def _timed(ctx: Context, gpu: Judge, sides: Sides, cases: Sequence[str]) -> tuple[Times, dict[str, str] | None]:
+def _timed(ctx: Context, gpu: Judge, sides: dict[str, Side], cases: tuple[str, ...]) -> Timed:
     """Return the times, and the cases in which the reference was not compiled, with why; None: nobody asked for it.
 
     A judge process that ends with it is asked again without it: the run does not fail for it.
     """
     if not ctx.settings.compile_reference:
-        return gpu.ask("final", sides=sides, cases=cases)["times"], None
+        return gpu.ask(Final(sides, cases))
     try:
-        answer = gpu.ask("final", sides=sides, cases=cases, compile_reference=True)
-        return answer["times"], answer["uncompiled"]
+        return gpu.ask(Final(sides, cases, compile_reference=True))
     except Ended as e:
         why = f"the judge's process {'did not come to an end' if e.timed_out else 'ended'} at '{e.stage}'"
-        return gpu.ask("final", sides=sides, cases=cases)["times"], dict.fromkeys(cases, why)
+        return replace(gpu.ask(Final(sides, cases)), uncompiled=dict.fromkeys(cases, why))
 
 
 def _bounds(x: Interval) -> Bounds:
@@ -101,7 +100,7 @@ def _bounds(x: Interval) -> Bounds:
     return low, middle, high
 
 
-def _rates(ctx: Context, times: Mapping[str, list[float]], work: Work) -> CaseRates:
+def _rates(ctx: Context, times: Mapping[str, Sequence[float]], work: Work) -> CaseRates:
     medians = {n: statistics.median(ms) for n, ms in times.items()}
     ratio = {n: _bounds(bootstrap.ratio(times[n], times["winner"])) for n in _BASES if n in times and "winner" in times}
     return CaseRates(
@@ -139,7 +138,7 @@ def _ranked(ctx: Context, seconds: float) -> RankedRun:
 
 def _ranked_candidate(ctx: Context, c: Candidate) -> RankedCandidate:
     best = {case: _shown(ctx, n.choice, n.time, case) for case, n in ranking.novel(ctx, c).items()}
-    covered = coverage_text.of(ctx.store.evidence(c.run, c.id)).as_json()
+    covered = coverage_text.of(ctx.store.evidence(c.run, c.id))
     relative, how = _relative(ctx, c, {str(b.how) for b in best.values()})
     return RankedCandidate(c.id, c.move, str(c.verdict), relative, how, best, covered)
 

@@ -6,7 +6,6 @@ from concurrent.futures import as_completed
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import Any
 
 from pgo_agent.agent.evaluation import build as building
 from pgo_agent.agent.evaluation import given_file, measure, ranking, schedule, screen
@@ -18,8 +17,9 @@ from pgo_agent.agent.run.settings import default_width
 from pgo_agent.sandbox import target as contract
 from pgo_agent.sandbox.gate.coverage import NOTHING
 from pgo_agent.sandbox.gate.evidence import Evidence
-from pgo_agent.sandbox.gate.reason import from_json, joined, plain
+from pgo_agent.sandbox.gate.reason import joined, of_json, plain
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
+from pgo_agent.sandbox.json_codec import JsonObject
 from pgo_agent.sandbox.judge.interface import Judge
 from pgo_agent.sandbox.judge.pool import GpuPool
 from pgo_agent.sandbox.judge.spool.client import SpoolJudge
@@ -183,7 +183,7 @@ def settle(ctx: Context, candidate: Candidate, judged: Judgement, speedup: float
     """Record a verdict with the evidence of every stage, and emit it."""
     stages = _stages(candidate, judged, seconds)
     open_ = [s for s in stages if s["verdict"] == Verdict.UNDECIDED and judged.verdict != Verdict.UNDECIDED]
-    doubts = (plain(f"{s['stage']} could not decide: ") + from_json(s["reason"], s.get("why")) for s in open_)
+    doubts = (plain(f"{s['stage']} could not decide: ") + of_json(s) for s in open_)
     why = joined("; ", [judged.why, *doubts])
     covered = {} if judged.coverage == NOTHING else {"coverage": judged.coverage.as_json()}
     judged = replace(judged, why=why, evidence={**judged.evidence, "stages": stages, **covered})
@@ -205,14 +205,14 @@ def settle(ctx: Context, candidate: Candidate, judged: Judgement, speedup: float
     )
 
 
-def _stages(candidate: Candidate, judged: Judgement, seconds: float) -> list[dict[str, Any]]:
+def _stages(candidate: Candidate, judged: Judgement, seconds: float) -> list[JsonObject]:
     """Return the evidence of every stage that looked at a candidate, in order; the last one gave the verdict."""
     stages = [s.as_json() for s in candidate.built.stages] if candidate.built else []
     outcome = {"verdict": str(judged.verdict), "reason": judged.reason, "why": judged.why.as_json()}
     if any(s["stage"] == judged.stage for s in stages):
         return [s | outcome if s["stage"] == judged.stage else s for s in stages]
     last = Evidence(judged.stage, judged.verdict, judged.why, seconds, coverage=judged.coverage).as_json()
-    return [*stages, *judged.evidence.get("stages", [last])]
+    return [*stages, *(judged.stages or [last])]
 
 
 def _counted(candidates: Sized) -> str:

@@ -6,14 +6,15 @@
 import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pgo_agent.agent.run import incumbent
 from pgo_agent.agent.run.record.run import Run
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.shipped_configurations import AUTOTUNED
+from pgo_agent.sandbox.bundle.documents import Static
 from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.errors import UsageFault
+from pgo_agent.sandbox.json_codec import JsonObject
 from pgo_agent.sandbox.ttgir import normalize, reader
 from rich.console import Console
 from rich.markup import escape
@@ -29,7 +30,7 @@ class Kernel:
 
     name: str  # of several builds of one function, all but the first with their number
     build: str  # key
-    static: dict[str, Any]
+    static: Static
     digest: str  # of its TTGIR
 
     def ttgir(self, contents: ContentStore) -> list[str]:
@@ -79,7 +80,8 @@ def _launched(contents: ContentStore, bundle: str, label: str, case: str) -> Lau
         kernel = manifest["kernels"][key]
         same = sum(k.static["name"] == kernel["name"] for k in kernels.values())
         name = f"{kernel['name']} ({same + 1})" if same else str(kernel["name"])
-        static = (contents.build(key) or {}).get("static", {}) | {"name": kernel["name"]}
+        build = contents.build(key)
+        static: Static = {**(build["static"] if build else {}), "name": kernel["name"]}
         kernels[name] = Kernel(name, key, static, kernel["files"]["ttgir"])
     return Launched(label, kernels)
 
@@ -127,10 +129,10 @@ def _resources(
     for column in ("", *(s.name for s in sides)):
         table.add_column(column)
     table.add_row("configuration", *(escape(s.cases[case].choice) for s in sides))
-    ours, theirs = (k.static if k else {} for k in (left, right))
+    ours, theirs = (k.static if k else Static() for k in (left, right))
     for name in _RESOURCES:
         table.add_row(name, *(str(s.get(name, "-")) for s in (ours, theirs)))
-    mixes = [s.get("sass", {}) for s in (ours, theirs)]
+    mixes: list[JsonObject] = [s.get("sass", {}) for s in (ours, theirs)]
     for op in sorted({*mixes[0], *mixes[1]} - {"loop"}):
         if mixes[0].get(op) != mixes[1].get(op):
             table.add_row(f"SASS {op}", *(str(mix.get(op, 0)) for mix in mixes))

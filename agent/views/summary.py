@@ -12,7 +12,6 @@ from pgo_agent.agent.run import shipped_configurations
 from pgo_agent.agent.run.record.baseline import TimeSource
 from pgo_agent.agent.run.record.run_summary import FailedRun, KnownRate, MeasuredRun, RankedRun, RunSummary
 from pgo_agent.agent.run.shipped_configurations import AUTOTUNED
-from pgo_agent.sandbox.gate import coverage
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -80,7 +79,7 @@ def _measured(summary: MeasuredRun, run: str, out: Console) -> None:
     libraries = sorted(names - {*baselines, "winner", "A/A"})
     if warning := shipped_configurations.lost(summary):
         out.print(f"[bold yellow]{escape(warning)}[/bold yellow]", highlight=False, soft_wrap=True)
-    title = f"Measured on {env['gpu']}, driver {env['driver']}, torch {env['torch']}"
+    title = f"Measured on {env.gpu}, driver {env.driver}, torch {env.torch}"
     table = Table(title=title, title_justify="left")
     sides = [*baselines, *(["winner"] if summary.winner else []), *libraries]
     for column in ("case", "", *sides, *(["winner / tuned"] if summary.winner else [])):
@@ -142,7 +141,7 @@ def _ranked(summary: RankedRun, run: str, out: Console) -> None:
         ranking.add_row(c.candidate[:8], c.move, c.verdict, relative, c.how)
     if summary.ranking:
         out.print(ranking)
-    covers = [coverage.from_json(c.coverage) for c in summary.ranking]
+    covers = [c.coverage for c in summary.ranking]
     for count, text in coverage_text.counted_alike(covers):
         out.print(f"checked of {count} of them: {escape(text)}", highlight=False, soft_wrap=True)
     if text := coverage_text.left_out_of_any(covers):

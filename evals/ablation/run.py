@@ -70,6 +70,6 @@ def _as_values(plan: AblationPlan, store: Store, run: Run) -> dict[str, Any]:
         "tokens": int(spent["tokens"]),
         "money": spent["money"],
         "gpu_seconds": run.gpu_seconds,
-        "environment": run.summary.environment if isinstance(run.summary, MeasuredRun) else None,
+        "environment": run.summary.environment.as_json() if isinstance(run.summary, MeasuredRun) else None,
         "commit": commit_of(),
     }

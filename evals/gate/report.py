@@ -76,7 +76,7 @@ def as_values(o: Outcome) -> dict[str, Any]:
         "seconds": {p: round(s, 3) for p, s in o.seconds.items()},
         "stages": o.stages,
         "surprise": o.surprise,
-        "environment": o.environment,
+        "environment": o.environment and o.environment.as_json(),
         "commit": commit_of(),
     }
 

@@ -37,6 +37,7 @@ from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.judge.gpu_judge import visible_gpu
+from pgo_agent.sandbox.judge.questions import Environment
 from pgo_agent.sandbox.target import Target
 from pgo_agent.sandbox.threads import threads
 
@@ -61,7 +62,7 @@ class Outcome:
     seconds: dict[str, float]  # trace, compile, judge: wall clock
     measured: bool  # a GPU judged it
     stages: dict[str, float] = field(default_factory=dict)  # seconds of each stage of the gate that looked at it
-    environment: dict[str, Any] | None = None  # of the GPU that judged it
+    environment: Environment | None = None  # of the GPU that judged it
     launched: frozenset[tuple[str, str]] = frozenset()  # case, and identity of a plan with its code, without names
 
     @property

@@ -5,7 +5,7 @@ Names, reasons and diffs are hostile: templates escape all of them, and file nam
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from pgo_agent.agent.run import shipped_configurations
@@ -15,8 +15,9 @@ from pgo_agent.evals.leaderboard import figures, rank
 from pgo_agent.evals.leaderboard.figures import Bars, Beside, Colors
 from pgo_agent.evals.leaderboard.rank import Board, KernelRows
 from pgo_agent.evals.nightly.report import interval, mean, slower
-from pgo_agent.evals.nightly.row import BASES, PEAKS, SHIPPED, TUNED, WINNER, Case, Row
+from pgo_agent.evals.nightly.row import BASES, SHIPPED, TUNED, WINNER, Case, Row
 from pgo_agent.sandbox import devices
+from pgo_agent.sandbox.judge.questions import Environment
 
 VERSIONS = ("driver", "torch", "triton")
 COLORS = 6  # colors of the page; with more series, some share one
@@ -124,8 +125,8 @@ def _card(of_gpu: Board, kernel: str) -> Values:
         "moves": list(best.winner.moves) if best.winner else [],
         "judged": len(best.candidates),
         "failed": best.failed,
-        "library": _range([c.reached(c.delivered, best.environment)["of_library"] for c in best.cases.values()]),
-        "peak": _range([c.reached(c.delivered, best.environment)["of_peak"] for c in best.cases.values()]),
+        "library": _range([c.reached(c.delivered, best.environment).of_library for c in best.cases.values()]),
+        "peak": _range([c.reached(c.delivered, best.environment).of_peak for c in best.cases.values()]),
     }
 
 
@@ -148,7 +149,8 @@ def _case_name(case: str) -> str:
 
 
 def _versions(rows: Sequence[Row]) -> str:
-    by_name = [(name, sorted({str(r.environment[name]) for r in rows if r.environment.get(name)})) for name in VERSIONS]
+    told = [r.environment.as_json() for r in rows]
+    by_name = [(name, sorted({str(e[name]) for e in told if e.get(name)})) for name in VERSIONS]
     commits = sorted({short(r.commit) for r in rows})
     texts = [f"{name} {' and '.join(versions)}" for name, versions in (*by_name, ("commit", commits)) if versions]
     return ", ".join(texts)
@@ -218,17 +220,17 @@ def _cases(r: Row) -> Values:
     }
 
 
-def _case(name: str, c: Case, sides: Sequence[str], environment: Mapping[str, Any]) -> Values:
+def _case(name: str, c: Case, sides: Sequence[str], environment: Environment) -> Values:
     reached = {s: c.reached(s, environment) for s in c.ms}
     delivered = reached[c.delivered]
-    rates = [f"{reached[s]['rate']:,.0f}" if s in reached and reached[s]["rate"] is not None else "-" for s in sides]
+    rates = [f"{reached[s].rate:,.0f}" if s in reached and reached[s].rate is not None else "-" for s in sides]
     plan = c.plans.get(c.delivered, {})
     return {
         "name": _case_name(name),
-        "unit": delivered["unit"],
+        "unit": delivered.unit,
         "rates": rates,
-        "library": _percent(delivered["of_library"]),
-        "peak": _percent(delivered["of_peak"]),
+        "library": _percent(delivered.of_library),
+        "peak": _percent(delivered.of_peak),
         "choice": plan.get("choice", ""),
         "plan": str(plan.get("plan_id") or "")[:12],
         "rounds": len(c.ms[c.delivered]),
@@ -239,8 +241,8 @@ def _percent(share: float | None) -> str:
     return "-" if share is None else f"{100 * share:.0f} %"
 
 
-def _peaks(environment: Mapping[str, Any]) -> list[str]:
-    return [f"{environment[name]:,.0f} {unit}" for unit, name in PEAKS.items() if environment.get(name)]
+def _peaks(environment: Environment) -> list[str]:
+    return [f"{peak:,.0f} {unit}" for unit, peak in environment.peaks.items() if peak]
 
 
 def _by_case(r: Row, tones: Colors) -> Bars | None:

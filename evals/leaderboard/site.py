@@ -16,7 +16,9 @@ from pgo_agent.evals.nightly import load
 from pgo_agent.evals.nightly.load import Found
 from pgo_agent.evals.nightly.report import mean
 from pgo_agent.evals.nightly.row import BASES, Row
+from pgo_agent.sandbox import json_codec
 from pgo_agent.sandbox.errors import UsageFault
+from pgo_agent.sandbox.json_codec import JsonObject
 
 INDEX, DATA = "index.html", "results.json"
 HEAVY = ("ms",)  # of a case: raw samples stay in the files of rows, which results.json names
@@ -53,7 +55,7 @@ def site(contents: Found, files: Sequence[str]) -> Iterator[tuple[str, str]]:
     yield DATA, json.dumps(data(contents, files), indent=1, sort_keys=True) + "\n"
 
 
-def data(contents: Found, files: Sequence[str]) -> dict[str, Any]:
+def data(contents: Found, files: Sequence[str]) -> JsonObject:
     """Return what the site shows, for programs."""
     boards = rank.boards(contents.rows)
     return {
@@ -63,7 +65,7 @@ def data(contents: Found, files: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _board(board: rank.Board) -> dict[str, Any]:
+def _board(board: rank.Board) -> JsonObject:
     by = {o: [r for r in board.last if r.optimizer == o] for o in board.optimizers}
     return {
         "mean": {o: {b: mean(rows, b) for b in BASES} for o, rows in by.items()},
@@ -75,10 +77,10 @@ def _board(board: rank.Board) -> dict[str, Any]:
     }
 
 
-def _row(r: Row) -> dict[str, Any]:
+def _row(r: Row) -> JsonObject:
     values = r.as_json() | {"file": r.file}
-    values["cases"] = {n: {k: v for k, v in c.items() if k not in HEAVY} for n, c in values["cases"].items()}
-    return values
+    cases = json_codec.from_json(dict[str, JsonObject], values["cases"])
+    return values | {"cases": {n: {k: v for k, v in c.items() if k not in HEAVY} for n, c in cases.items()}}
 
 
 def _render(name: str, **values: Any) -> str:

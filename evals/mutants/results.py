@@ -36,7 +36,7 @@ def row(m: Mutant, o: Outcome, bits: Mapping[str, Any] | None = None) -> Row:
         "bits": bits,
         "measured": o.measured,
         "seconds": round(sum(o.seconds.values()), 2),
-        "environment": o.environment,
+        "environment": o.environment and o.environment.as_json(),
         "commit": commit_of(),
     }
 

@@ -16,6 +16,7 @@ from pgo_agent.agent.views import show
 from pgo_agent.evals.nightly.plan import NightlyPlan, NightlyRun
 from pgo_agent.evals.nightly.row import AGAIN, SHIPPED, WINNER, Case, Row, Tried, Winner
 from pgo_agent.sandbox import devices
+from pgo_agent.sandbox.judge.questions import Environment
 
 
 def of(store: Store, run: Run, plan: NightlyPlan, planned: NightlyRun) -> Row:
@@ -56,9 +57,9 @@ def _failed(run: Run) -> str:
     return "" if measured else "the run held no last session: nothing was measured"
 
 
-def _environment(run: Run) -> dict[str, Any]:
+def _environment(run: Run) -> Environment:
     """Of a run that failed before a GPU was asked, the GPU that it was for."""
-    return dict(run.environment or {"gpu": devices.find(run.device).name})
+    return run.environment or Environment(devices.find(run.device).name)
 
 
 def _cases(run: Run) -> dict[str, Case]:

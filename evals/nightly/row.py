@@ -9,7 +9,7 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
@@ -18,7 +18,8 @@ from pgo_agent.agent.run.shipped_configurations import AUTOTUNED
 from pgo_agent.evals.runner.results import ENDED
 from pgo_agent.sandbox import devices, json_codec
 from pgo_agent.sandbox.gate.verdict import Verdict
-from pgo_agent.sandbox.json_codec import OPTIONAL
+from pgo_agent.sandbox.json_codec import OPTIONAL, JsonObject, Record
+from pgo_agent.sandbox.judge.questions import Environment
 from pgo_agent.sandbox.judge.timing import bootstrap
 from pgo_agent.sandbox.judge.timing.bootstrap import Interval
 from pgo_agent.sandbox.target import COMPILED
@@ -27,13 +28,23 @@ SHIPPED, TUNED, WINNER, AGAIN = "shipped", "tuned", "winner", "A/A"
 BASES = (SHIPPED, TUNED)
 NEEDED = (*BASES, AGAIN)  # sides that every measured case has
 NONE = Interval(1.0, 1.0, 1.0)  # of a run without a winner: what was there before is there still
-PEAKS = {"TFLOP/s": "tflops", "GB/s": "gbps"}  # unit -> what an environment calls the measured peak in it
 STAGE = {"stage", "verdict", "reason", "seconds"}  # what each stage of the gate says of a winner
 CLOSE = 1e-4  # largest difference between the ratio in a line and the ratio of its samples
 
 
 @dataclass(frozen=True)
-class Case:
+class Reached(Record):
+    """The rate of a side, and its shares of the measured peak and of the fastest library; None where there is none."""
+
+    rate: float | None
+    unit: str
+    of_peak: float | None
+    of_library: float | None
+    library: str | None
+
+
+@dataclass(frozen=True)
+class Case(Record):
     flops: int
     bytes: int
     weight: float
@@ -61,21 +72,14 @@ class Case:
         """The shipped kernel against itself, in the same session."""
         return bootstrap.ratio(self.ms[SHIPPED], self.ms[AGAIN])
 
-    def reached(self, side: str, environment: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the rate of a side, and its shares of the fastest library and of the measured peak; None where there
-        is none."""
-        device = devices.named(environment["gpu"])
+    def reached(self, side: str, environment: Environment) -> Reached:
+        """Return the rate of a side."""
+        device = devices.named(environment.gpu or "")
         rate, unit = device.rate(self.flops, self.bytes, self.median(side)) if device else (None, "")
-        peak = environment.get(PEAKS.get(unit, ""))
+        peak = environment.peaks.get(unit)
         best = min(self.libraries, key=self.median, default=None)
         share = bootstrap.middle(self.ms[best], self.ms[side]) if best else None
-        return {
-            "rate": rate,
-            "unit": unit,
-            "of_peak": rate / peak if rate and peak else None,
-            "of_library": share,
-            "library": best,
-        }
+        return Reached(rate, unit, rate / peak if rate and peak else None, share, best)
 
 
 @dataclass(frozen=True)
@@ -106,7 +110,7 @@ class Winner:
 
 
 @dataclass(frozen=True)
-class Row:
+class Row(Record):
     kernel: str
     target: str
     optimizer: str
@@ -115,7 +119,7 @@ class Row:
     when: str  # it began
     commit: str
     digest: str  # of the target
-    environment: dict[str, Any]
+    environment: Environment
     budget: dict[str, Any] | None
     state: str
     failed: str  # why there is nothing to measure; empty: the last session was held
@@ -142,7 +146,7 @@ class Row:
 
     @property
     def gpu(self) -> str:
-        return str(self.environment["gpu"])
+        return str(self.environment.gpu)
 
     def ratio(self, base: str) -> Interval:
         """Return the geometric mean over cases of how many times faster than a baseline; exactly 1 of a run without a
@@ -186,25 +190,22 @@ class Row:
     def verdicts(self) -> Counter[str]:
         return Counter(t.verdict for t in self.candidates)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """Return a line: everything, and what follows from it for whoever reads it without this project."""
-        return (
-            {"what": ENDED}
-            | {name: value for name, value in asdict(self).items() if name != "file"}
-            | {
-                "verdicts": dict(self.verdicts),
-                "ratio": {b: self.ratio(b).as_json() for b in BASES},
-                "of_autotuned": self.of_autotuned,
-                "of_compiled": self.over(COMPILED),
-                "cases": {n: self._case(c) for n, c in self.cases.items()},
-            }
-        )
+        follows: JsonObject = {
+            "verdicts": dict(self.verdicts),
+            "ratio": {b: self.ratio(b).as_json() for b in BASES},
+            "of_autotuned": self.of_autotuned,
+            "of_compiled": self.over(COMPILED),
+            "cases": {n: self._case(c) for n, c in self.cases.items()},
+        }
+        return {"what": ENDED, **{n: v for n, v in super().as_json().items() if n != "file"}, **follows}
 
-    def _case(self, c: Case) -> dict[str, Any]:
-        return asdict(c) | {
+    def _case(self, c: Case) -> JsonObject:
+        return c.as_json() | {
             "ratio": {b: c.ratio(b).as_json() for b in BASES},
             "noise": c.noise.as_json(),
-            "reached": {side: c.reached(side, self.environment) for side in c.ms},
+            "reached": {side: c.reached(side, self.environment).as_json() for side in c.ms},
         }
 
 
@@ -244,10 +245,8 @@ def read(line: Mapping[str, Any], file: str = "") -> Row | None:
 
 def unproven(row: Row) -> str:
     """Return what a row lacks of the evidence for what it says; empty where it is all there."""
-    if not isinstance(row.environment.get("gpu"), str):
+    if not row.environment.gpu:
         return "a row that names no GPU"
-    if not all(isinstance(row.environment.get(peak, 0.0), float | int) for peak in PEAKS.values()):
-        return "a row whose peak is no number"
     if row.winner and not all(s.keys() >= STAGE for s in row.winner.stages):
         return "a winner with a stage that does not say what it said"
     if row.failed:

@@ -124,7 +124,7 @@ def _apart(was: Row, now: Row) -> Iterator[str]:
 
 def _moved(was_row: Row, now_row: Row) -> Iterator[str]:
     for name in NAMED:
-        was, now = was_row.environment.get(name), now_row.environment.get(name)
+        was, now = (row.environment.as_json().get(name) for row in (was_row, now_row))
         if was != now:
             yield f"{name} was {was}, and is {now}"
 
@@ -157,7 +157,7 @@ def _cases(before: Row, after: Row, effect: float) -> Iterator[tuple[Place, Comp
         if plan(was, was.delivered) == plan(now, now.delivered) != "":
             yield place, Compared(place, Standing.SAME)
         else:
-            yield place, _test(was, now, before.environment.get("torch") == after.environment.get("torch"), effect)
+            yield place, _test(was, now, before.environment.torch == after.environment.torch, effect)
 
 
 def plan(case: Case, side: str) -> str:

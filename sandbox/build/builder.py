@@ -20,6 +20,7 @@ from pgo_agent.sandbox.build import trace_and_compile, ttgir_override
 from pgo_agent.sandbox.build.result import Built, Choice, Failure, nothing
 from pgo_agent.sandbox.build.trace_and_compile import Cases, Traced
 from pgo_agent.sandbox.bundle import decode, plan_id, schema, validate
+from pgo_agent.sandbox.bundle.documents import BuildDocument, Config, Manifest, Options, PlanDocument, Static
 from pgo_agent.sandbox.bundle.store import ContentStore, canonical, room
 from pgo_agent.sandbox.compiler import ptxas
 from pgo_agent.sandbox.devices import Device
@@ -142,8 +143,8 @@ class Builder:
         )
         seconds = {"trace": max(p["took"] for p in parts), "compile": compiled}
         builds = {k: self.contents.build(k) or {} for k in texts}
-        plans: dict[str, dict[str, Any]] = {}
-        configs: dict[tuple[str, str], dict[str, Any]] = {}
+        plans: dict[str, dict[str, PlanDocument]] = {}
+        configs: dict[tuple[str, str], Config] = {}
         failures: list[Failure] = []
         for part in parts:
             for kind, traced in part["traced"].items():
@@ -153,18 +154,17 @@ class Builder:
         if not plans:
             return Built("", described, {}, {}, {}, tuple(failures), seconds)
         launched = {key for choices in plans.values() for plan in choices.values() for key in _launched(plan)}
-        manifest = {"schema": schema.VERSION, "kernels": {k: builds[k]["kernel"] for k in launched}, "plans": plans}
+        kernels = {k: builds[k]["kernel"] for k in launched}
+        manifest: Manifest = {"schema": schema.VERSION, "kernels": kernels, "plans": plans}
         bundle = self.contents.put_bundle(manifest)
         validate.load(self.contents.bundle(bundle), self.contents.artefacts, limits_of(self.device))
         codes = {k: builds[k]["code_id"] for k in launched}
         choices = {case: _choices(case, labelled, configs, manifest, codes) for case, labelled in plans.items()}
-        statics = {
-            k: builds[k]["static"] | {n: builds[k]["kernel"][n] for n in ("name", "num_warps")} for k in launched
-        }
+        statics = {k: _static(builds[k]) for k in launched}
         listed = {case: n for part in parts for case, n in _counts(part).items()}
         return Built(bundle, described, choices, statics, codes, tuple(failures), seconds, listed=listed)
 
-    def _kernels(self, parts: list[Traced]) -> tuple[dict[str, str], dict[str, bytes], dict[str, dict[str, Any]]]:
+    def _kernels(self, parts: list[Traced]) -> tuple[dict[str, str], dict[str, bytes], dict[str, Options]]:
         """Return the tracer's keys -> ours, and TTGIR and options by our keys. Raises BadBundle for a flag not
         allowed."""
         names, texts, options = {}, {}, {}
@@ -180,9 +180,9 @@ class Builder:
         case: str,
         entries: list[dict[str, Any]],
         names: dict[str, str],
-        builds: dict[str, dict[str, Any]],
-        plans: dict[str, dict[str, Any]],
-        configs: dict[tuple[str, str], dict[str, Any]],
+        builds: Mapping[str, BuildDocument],
+        plans: dict[str, dict[str, PlanDocument]],
+        configs: dict[tuple[str, str], Config],
     ) -> list[Failure]:
         """Add the configurations of a case that built and fit the device; return the failures of the others."""
         failures = []
@@ -205,7 +205,7 @@ class Builder:
             configs[case, label] = config
         return failures
 
-    def _problem(self, build: dict[str, Any]) -> str:
+    def _problem(self, build: BuildDocument) -> str:
         """Return why a kernel cannot be launched on the device; empty when it can."""
         if "error" in build:
             return str(build["error"])
@@ -230,15 +230,20 @@ def _shared(cases: Cases, workers: int) -> list[Cases]:
     return [{s: [n for k, n in part if k == s] for s, _ in part} for part in cut] or [cases]
 
 
-def _launched(plan: Mapping[str, Any]) -> tuple[str, ...]:
+def _static(build: BuildDocument) -> Static:
+    kernel = build["kernel"]
+    return {**build["static"], "name": kernel["name"], "num_warps": kernel["num_warps"]}
+
+
+def _launched(plan: PlanDocument) -> tuple[str, ...]:
     return tuple(s["kernel"] for s in plan["steps"] if "kernel" in s)
 
 
 def _choices(
     case: str,
-    plans: Mapping[str, Any],
-    configs: Mapping[tuple[str, str], dict[str, Any]],
-    manifest: Mapping[str, Any],
+    plans: Mapping[str, PlanDocument],
+    configs: Mapping[tuple[str, str], Config],
+    manifest: Manifest,
     codes: Mapping[str, str],
 ) -> tuple[Choice, ...]:
     return tuple(
@@ -269,7 +274,7 @@ def _label(sites: dict[str, Any], entries: list[dict[str, Any]], several: bool) 
     return label, {f"{n}.{k}": v for n, c in parts.items() for k, v in c.items()}
 
 
-def _several(entry: dict[str, Any], names: Mapping[str, str], builds: Mapping[str, dict[str, Any]]) -> bool:
+def _several(entry: dict[str, Any], names: Mapping[str, str], builds: Mapping[str, BuildDocument]) -> bool:
     """Return whether a plan launches kernels of several names."""
     steps = entry.get("plan", {}).get("steps", ())
     kernels = (builds[names[s["kernel"]]].get("kernel", {}) for s in steps if "kernel" in s)

@@ -2,10 +2,8 @@
 failed. The record keeps it as JSON, and gives it back as itself."""
 
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from pgo_agent.sandbox import json_codec
-from pgo_agent.sandbox.bundle import schema
+from pgo_agent.sandbox.bundle.documents import Config, Described, Static, merged
 from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.gate.evidence import Evidence
 from pgo_agent.sandbox.json_codec import Record
@@ -24,17 +22,17 @@ class Choice(Record):
     """One configuration of one case: a plan of the bundle."""
 
     label: str
-    config: dict[str, Any]  # parameters of the launch site that was varied
+    config: Config  # parameters of the launch site that was varied
     kernels: tuple[str, ...]  # keys of what it launches
     plan_id: str  # identity of (code, plan)
 
 
 @dataclass(frozen=True)
-class Built:
+class Built(Record):
     bundle: str  # id; empty when nothing could be built
-    described: dict[str, Any]  # the target's cases and figures (trust it for the original only)
+    described: Described
     choices: dict[str, tuple[Choice, ...]]  # case -> configurations that built
-    statics: dict[str, dict[str, Any]]  # kernel key -> static profile
+    statics: dict[str, Static]  # kernel key -> static profile
     codes: dict[str, str]  # kernel key -> code id
     failures: tuple[Failure, ...]  # of configurations, or of the whole
     seconds: dict[str, float] = field(default_factory=dict)  # wall clock of trace and compile
@@ -51,24 +49,13 @@ class Built:
         """Return the configuration of a case that is called so. Raises KeyError where there is none."""
         return {c.label: c for c in self.choices[case]}[label]
 
-    def statics_of(self, choice: Choice) -> tuple[dict[str, Any], ...]:
+    def statics_of(self, choice: Choice) -> tuple[Static, ...]:
         """Return the static profiles of what a configuration launches, in order."""
         return tuple(self.statics[k] for k in choice.kernels)
 
     def codes_of(self, choice: Choice) -> tuple[str, ...]:
         """Return the code ids of what a configuration launches, in order."""
         return tuple(self.codes[k] for k in choice.kernels)
-
-    def as_json(self) -> dict[str, Any]:
-        """Return its fields as plain JSON values."""
-        plain: dict[str, Any] = json_codec.as_json(replace(self, stages=()))
-        return plain | {"stages": [s.as_json() for s in self.stages]}
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> "Built":
-        """Return the inverse of `as_json`. Raises Malformed."""
-        stages = tuple(Evidence.from_json(s) for s in value["stages"])
-        return replace(json_codec.decoded(cls, value | {"stages": []}), stages=stages)
 
 
 def nothing(failure: Failure) -> Built:
@@ -80,10 +67,9 @@ def joined(contents: ContentStore, first: Built, more: Built) -> Built:
     if not more.ok:
         return replace(first, failures=(*first.failures, *more.failures))
     ours, theirs = contents.manifest(first.bundle), contents.manifest(more.bundle)
-    both = {k: ours[k] | theirs[k] for k in ("kernels", "plans")}
     return replace(
         first,
-        bundle=contents.put_bundle({"schema": schema.VERSION, **both}),
+        bundle=contents.put_bundle(merged(ours, theirs)),
         choices=first.choices | more.choices,
         statics=first.statics | more.statics,
         codes=first.codes | more.codes,

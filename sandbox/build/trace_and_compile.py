@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pgo_agent.sandbox.bundle import decode, elf, validate
+from pgo_agent.sandbox.bundle.documents import BuildDocument, Options
 from pgo_agent.sandbox.bundle.store import ContentStore, room
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import BadBundle
@@ -105,7 +106,7 @@ def compile_missing(
     contents: ContentStore,
     device: Device,
     texts: Mapping[str, bytes],
-    options: Mapping[str, dict[str, Any]],
+    options: Mapping[str, Options],
     jobs: int,
     report: Callable[[str], None] = silent,
 ) -> float:
@@ -184,8 +185,8 @@ def _collect(contents: ContentStore, out: Path, key: str, ttgir: bytes, options:
         files = {s: contents.put(validate.read(out / f"{key}.{s}", validate.ARTEFACT_LIMIT), s) for s in suffixes}
         files["ttgir"] = contents.put(ttgir, "ttgir")
         code = elf.code_id(contents.get(files["cubin"], "cubin"))
-        record = {"kernel": answer["metadata"] | {"files": files}, "static": answer["static"], "code_id": code}
-        contents.put_build(key, record | {"options": dict(options)})
+        build: BuildDocument = {"kernel": answer["metadata"] | {"files": files}, "static": answer["static"]}
+        contents.put_build(key, {**build, "code_id": code, "options": dict(options)})
     except (BadBundle, ValueError, TypeError, KeyError, AttributeError):
         return "" if ran.killed else f"error: the compiler left no answer\n{ran.output[-2000:]}"
     return ""

@@ -16,6 +16,15 @@ from typing import Any
 from pgo_agent.sandbox.build import trace_and_compile
 from pgo_agent.sandbox.build.builder import Builder, limits_of
 from pgo_agent.sandbox.bundle import validate
+from pgo_agent.sandbox.bundle.documents import (
+    BuildDocument,
+    KernelDocument,
+    Manifest,
+    Options,
+    PlanDocument,
+    StepDocument,
+    launch_options,
+)
 from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.errors import BadBundle
 
@@ -102,11 +111,12 @@ def _build(
         names[key] = builder.key(text, variant_options)
         texts[names[key]], options[names[key]] = text, variant_options
     trace_and_compile.compile_missing(builder.box, contents, builder.device, texts, options, builder.cores)
-    builds = {k: contents.build(k) or {"error": "it left no build"} for k in texts}
+    lost: BuildDocument = {"error": "it left no build"}
+    builds = {k: contents.build(k) or lost for k in texts}
     broken = next((str(b["error"]) for b in builds.values() if "error" in b), "")
     if broken:
         return VariantBuild("", _line(broken))
-    variant = {
+    variant: Manifest = {
         "schema": manifest["schema"],
         "kernels": {k: manifest["kernels"][k] for k in launched - names.keys()}
         | {k: b["kernel"] for k, b in builds.items()},
@@ -115,16 +125,18 @@ def _build(
     return _checked(builder, contents.put_bundle(variant), how)
 
 
-def _options(builder: Builder, key: str, kernel: Mapping[str, Any]) -> dict[str, Any]:
+def _options(builder: Builder, key: str, kernel: KernelDocument) -> Options:
     """Return what it was compiled with; by its manifest, where the build was made by a version that did not keep
     that."""
     stored = (builder.contents.build(key) or {}).get("options")
-    return dict(stored) if stored else {o: kernel[o] for o in ("launch_pdl", "launch_cooperative_grid")}
+    return dict(stored) if stored else launch_options(kernel)
 
 
-def _renamed(plan: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    steps = [s | {"kernel": names.get(s["kernel"], s["kernel"])} if "kernel" in s else s for s in plan["steps"]]
-    return plan | {"steps": steps}
+def _renamed(plan: PlanDocument, names: Mapping[str, str]) -> PlanDocument:
+    def renamed(step: StepDocument) -> StepDocument:
+        return {**step, "kernel": names.get(step["kernel"], step["kernel"])} if "kernel" in step else step
+
+    return {**plan, "steps": [renamed(step) for step in plan["steps"]]}
 
 
 def _checked(builder: Builder, name: str, how: str) -> VariantBuild:

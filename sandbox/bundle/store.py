@@ -18,7 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pgo_agent.sandbox.bundle.documents import BuildDocument, KernelDocument, Manifest
 from pgo_agent.sandbox.errors import EnvironmentFault
+from pgo_agent.sandbox.json_codec import JsonObject
 
 ROOM = 64 << 20  # bytes that a disk must have free for a failure on it to mean anything
 PASSES = "passes"  # folder of what the profiler's passes gave
@@ -46,7 +48,7 @@ class ContentStore:
         """Return an artefact's bytes. Raises EnvironmentFault when it is missing or damaged."""
         return _read(self.artefacts / f"{digest}.{suffix}", digest)
 
-    def put_bundle(self, manifest: dict[str, Any]) -> str:
+    def put_bundle(self, manifest: Manifest) -> str:
         """Store bundle.json in its canonical form and return the bundle's id."""
         data = canonical(manifest)
         digest = _hash(data)
@@ -56,9 +58,10 @@ class ContentStore:
     def bundle(self, digest: str) -> Path:
         return self.root / "bundles" / f"{digest}.json"
 
-    def manifest(self, digest: str) -> dict[str, Any]:
+    def manifest(self, digest: str) -> Manifest:
         """Return a bundle's manifest. Raises EnvironmentFault when it is missing or damaged."""
-        return dict(json.loads(_read(self.bundle(digest), digest)))
+        manifest: Manifest = json.loads(_read(self.bundle(digest), digest))
+        return manifest
 
     def whole(self, bundle: str) -> bool:
         """Return whether a bundle and every artefact that it names are there and undamaged."""
@@ -68,33 +71,37 @@ class ContentStore:
             return False
         return True
 
-    def _look(self, kernels: Iterable[Mapping[str, Any]]) -> None:
+    def _look(self, kernels: Iterable[KernelDocument]) -> None:
         for kernel in kernels:
             for suffix, digest in kernel["files"].items():
                 self.get(digest, suffix)
 
-    def put_build(self, key: str, record: dict[str, Any]) -> None:
+    def put_build(self, key: str, build: BuildDocument) -> None:
         """Store what compiling a kernel gave. The first record stays, as long as all of it is undamaged."""
         if self.build(key) is None:
-            self.put_record("builds", key, record)
+            self.put_record("builds", key, build)
 
-    def build(self, key: str) -> dict[str, Any] | None:
+    def build(self, key: str) -> BuildDocument | None:
         """Return what compiling this kernel gave before, if it did and nothing of it is damaged."""
-        record = self.record("builds", key)
+        build: BuildDocument | None = self._record("builds", key)
         try:
-            self._look([record["kernel"]] if record and "kernel" in record else [])
+            self._look([build["kernel"]] if build and "kernel" in build else [])
         except (EnvironmentFault, KeyError, TypeError, AttributeError):
             return None
-        return record
+        return build
 
-    def put_record(self, folder: str, key: str, record: dict[str, Any]) -> None:
+    def put_record(self, folder: str, key: str, record: Mapping[str, object]) -> None:
         """Store a record beside its hash, in place of any other of that key."""
         text = canonical(record)
         stored = {"record": text.decode(), "sha256": _hash(text)}
         self._write(self.root / folder / f"{key}.json", canonical(stored))
 
-    def record(self, folder: str, key: str) -> dict[str, Any] | None:
+    def record(self, folder: str, key: str) -> JsonObject | None:
         """Return the record of that key; None when there is none, or it is damaged."""
+        record: JsonObject | None = self._record(folder, key)
+        return record
+
+    def _record(self, folder: str, key: str) -> Any:
         try:
             stored = json.loads((self.root / folder / f"{key}.json").read_bytes())
             if stored["sha256"] != _hash(stored["record"].encode()):

@@ -10,10 +10,10 @@ import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from pgo_agent.sandbox.bundle import elf
 from pgo_agent.sandbox.compiler import nvidia_tools
+from pgo_agent.sandbox.json_codec import JsonObject
 
 _INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]+)\*/\s+(.*)$", re.M)
 _OPCODE = re.compile(r"(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_]*)")
@@ -47,7 +47,7 @@ OPCODES = (
 Line = tuple[int, str]  # address in the image, and the instruction
 
 
-def mixes(cubins: Sequence[Path], arch: int, nvdisasm: str) -> list[dict[str, Any]]:
+def mixes(cubins: Sequence[Path], arch: int, nvdisasm: str) -> list[JsonObject]:
     """Return for each cubin how often each opcode of interest stands in it, the number of instructions, and the hottest
     loop.
 
@@ -80,7 +80,7 @@ def _name(arch: int) -> str:
     return f"SM{arch}" if arch < 90 else f"SM{arch}a"
 
 
-def _mix(lines: Sequence[Line]) -> dict[str, Any]:
+def _mix(lines: Sequence[Line]) -> JsonObject:
     count = _opcodes(lines)
     return {op: count[op] for op in OPCODES if count[op]} | {"all": sum(count.values()), "loop": hot_loop(lines)}
 

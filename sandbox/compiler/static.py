@@ -7,8 +7,8 @@ Codes are ptxas's own: C7510 to C7516 say that wgmma was serialized, C7602 that 
 import math
 import re
 from collections.abc import Sequence
-from typing import Any
 
+from pgo_agent.sandbox.bundle.documents import Static
 from pgo_agent.sandbox.gate.barriers import runs
 from pgo_agent.sandbox.ttgir import reader, types
 from pgo_agent.sandbox.ttgir.tree import Op
@@ -20,7 +20,7 @@ DOTS = ("ttng.warp_group_dot", "ttng.tc_gen5_mma", "tt.dot")
 COPIES = ("ttg.async_copy_global_to_local", "ttng.async_tma_copy_global_to_local")
 
 
-def from_log(log: str) -> dict[str, Any]:
+def from_log(log: str) -> Static:
     """Return the registers, stack and spills in bytes, and the codes of ptxas's notes."""
     spills, regs = _SPILLS.search(log), _REGS.search(log)
     stack, stores, loads = (int(x) for x in spills.groups()) if spills else (0, 0, 0)
@@ -33,7 +33,7 @@ def from_log(log: str) -> dict[str, Any]:
     }
 
 
-def from_ttgir(text: str) -> dict[str, Any]:
+def from_ttgir(text: str) -> Static:
     """Return dots and their precision, the depth of the pipeline, how many dots each wait leaves in flight, and what a
     simulation of its barriers found. Raises Unreadable for a text that Triton did not print.
     """

@@ -5,7 +5,9 @@ Evidence and verdicts use it: a check that covered nothing proves nothing. Plain
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
+
+from pgo_agent.sandbox.json_codec import JsonObject, Record
 
 PUBLIC, HELD_OUT = "CASES/", "HELD_OUT/"  # begin the names of public and of held-out cases
 HELD_OUT_CASES = "held-out cases"  # what their count is called
@@ -24,7 +26,7 @@ class Count:
 
 
 @dataclass(frozen=True)
-class Coverage:
+class Coverage(Record):
     """What was checked, by kind (cases, configurations, loop iterations, bytes, ...), and what was not, and why."""
 
     counts: Mapping[str, Count] = field(default_factory=dict)
@@ -73,10 +75,17 @@ class Coverage:
             names.setdefault(why, []).append(name)
         return names
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """Return plain values, as `from_json` reads them."""
         counts = {n: [c.ran, c.of] for n, c in self.counts.items()}
         return {"counts": counts, "skipped": dict(self.skipped)}
+
+    @classmethod
+    def from_json(cls, value: Any) -> Self:
+        """Read what `as_json` gave. An empty value or None covers nothing."""
+        if not value:
+            return cls()
+        return cls({n: Count(*c) for n, c in value["counts"].items()}, dict(value["skipped"]))
 
 
 def _singular(words: str) -> str:
@@ -91,10 +100,3 @@ def of(skipped: Mapping[str, str] | None = None, **counts: int | tuple[int, int]
     """Return coverage by kinds: `of(cases=3, loop_iterations=(12, 40))`; underscores stand for spaces."""
     pairs = {n.replace("_", " "): (c, c) if isinstance(c, int) else c for n, c in counts.items()}
     return Coverage({n: Count(*c) for n, c in pairs.items()}, dict(skipped or {}))
-
-
-def from_json(value: Mapping[str, Any] | None) -> Coverage:
-    """Read what `as_json` gave; NOTHING for None."""
-    if not value:
-        return NOTHING
-    return Coverage({n: Count(*c) for n, c in value["counts"].items()}, dict(value["skipped"]))

@@ -34,13 +34,10 @@ _ALIAS = re.compile(r"#\w+")
 def stage(candidate: Side, _original: Side) -> Evidence:
     """Return `no_change` for the kernel's own TTGIR text, else the facts of the build."""
     statics = [candidate.statics[k] for k in candidate.launched]
-    facts = {
-        "registers": max(s["registers"] for s in statics),
-        "spill_store_bytes": max(s["spill_store_bytes"] for s in statics),
-        "notes": sorted({n for s in statics for n in s["notes"]}),
-    }
-    spilled = f"{facts['spill_store_bytes']} bytes of spills" if facts["spill_store_bytes"] else "no spills"
-    text = ", ".join((f"{facts['registers']} registers", spilled, *facts["notes"]))
+    registers, spills = (max(s[name] for s in statics) for name in ("registers", "spill_store_bytes"))
+    notes = sorted({n for s in statics for n in s["notes"]})
+    facts = {"registers": registers, "spill_store_bytes": spills, "notes": notes}
+    text = ", ".join((f"{registers} registers", f"{spills} bytes of spills" if spills else "no spills", *notes))
     if not candidate.replaced:
         return Evidence("inspect", None, quoted(text), found=facts, coverage=coverage.of(kernels=len(statics)))
     if candidate.replaced["by"] not in candidate.launched:

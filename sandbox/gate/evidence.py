@@ -8,28 +8,28 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
+from pgo_agent.sandbox.bundle.documents import Manifest, PlanDocument, Static
 from pgo_agent.sandbox.bundle.store import ContentStore
-from pgo_agent.sandbox.gate import coverage as covers
 from pgo_agent.sandbox.gate import reason as reasons
 from pgo_agent.sandbox.gate.coverage import NOTHING, Coverage
 from pgo_agent.sandbox.gate.reason import Reason, plain
 from pgo_agent.sandbox.gate.verdict import Verdict
+from pgo_agent.sandbox.json_codec import JsonObject, Record
 
 PASSED = "passed"  # stands for no verdict in JSON
-Plan = Mapping[str, Any]  # of a bundle's JSON
 
 
 @dataclass(frozen=True)
-class Evidence:
+class Evidence(Record):
     """The result of one stage."""
 
     stage: str
     verdict: Verdict | None  # None: passed; UNDECIDED: could not decide, the gate goes on
     why: Reason
     seconds: float = 0.0  # wall clock
-    found: Mapping[str, Any] = field(default_factory=dict)  # plain JSON
+    found: Mapping[str, object] = field(default_factory=dict)  # plain JSON
     coverage: Coverage = NOTHING  # what it checked; a stage that checked nothing is undecided
 
     def __post_init__(self) -> None:
@@ -47,17 +47,17 @@ class Evidence:
         """Whether the candidate goes no further."""
         return self.verdict not in (None, Verdict.UNDECIDED)
 
-    def as_json(self) -> dict[str, Any]:
-        fields: dict[str, Any] = {"stage": self.stage, "verdict": str(self.verdict or PASSED), "reason": self.reason}
+    def as_json(self) -> JsonObject:
+        fields: JsonObject = {"stage": self.stage, "verdict": str(self.verdict or PASSED), "reason": self.reason}
         fields |= {"why": self.why.as_json(), "seconds": round(self.seconds, 3), "found": self.found}
         return fields if self.coverage == NOTHING else fields | {"coverage": self.coverage.as_json()}
 
     @classmethod
-    def from_json(cls, x: Mapping[str, Any]) -> "Evidence":
+    def from_json(cls, value: Any) -> Self:
         """Read what `as_json` gave. Raises KeyError and ValueError for anything else."""
-        verdict = None if x["verdict"] == PASSED else Verdict(x["verdict"])
-        why, covered = reasons.from_json(x["reason"], x.get("why")), covers.from_json(x.get("coverage"))
-        return cls(x["stage"], verdict, why, x["seconds"], x["found"], covered)
+        verdict = None if value["verdict"] == PASSED else Verdict(value["verdict"])
+        why, covered = reasons.from_json(value["reason"], value.get("why")), Coverage.from_json(value.get("coverage"))
+        return cls(value["stage"], verdict, why, value["seconds"], value["found"], covered)
 
 
 @dataclass(frozen=True)
@@ -65,9 +65,9 @@ class Side:
     """The plans of one bundle: a candidate, or the original at a configuration for each case."""
 
     contents: ContentStore
-    manifest: Mapping[str, Any]
-    plans: Mapping[str, Sequence[Plan]]  # case -> its plans
-    statics: Mapping[str, Mapping[str, Any]]  # kernel key -> static profile
+    manifest: Manifest
+    plans: Mapping[str, Sequence[PlanDocument]]  # case -> its plans
+    statics: Mapping[str, Static]  # kernel key -> static profile
     replaced: Mapping[str, str] = field(default_factory=dict)  # of TTGIR: `ttgir`, `code_id` of the kernel's own
 
     @cached_property
@@ -82,7 +82,7 @@ class Side:
         return list(dict.fromkeys(k for plans in self.plans.values() for p in plans for k in kernels(p)))
 
 
-def side(contents: ContentStore, manifest: Mapping[str, Any], replaced: Mapping[str, str] | None = None) -> Side:
+def side(contents: ContentStore, manifest: Manifest, replaced: Mapping[str, str] | None = None) -> Side:
     """Return the side of a bundle with all its plans, and its kernels' static profiles from the content store."""
     plans = {case: list(choices.values()) for case, choices in manifest["plans"].items()}
     statics = {k: (contents.build(k) or {}).get("static", {}) for k in manifest["kernels"]}
@@ -92,7 +92,7 @@ def side(contents: ContentStore, manifest: Mapping[str, Any], replaced: Mapping[
 Stage = Callable[[Side, Side], Evidence]
 
 
-def kernels(plan: Plan) -> list[str]:
+def kernels(plan: PlanDocument) -> list[str]:
     """Return the keys of the kernels that a plan launches, in order."""
     return [s["kernel"] for s in plan["steps"] if "kernel" in s]
 

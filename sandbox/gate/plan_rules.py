@@ -11,8 +11,9 @@ from operator import itemgetter
 from typing import Any
 
 from pgo_agent.sandbox.bundle import ptx
+from pgo_agent.sandbox.bundle.documents import PlanDocument
 from pgo_agent.sandbox.gate import coverage
-from pgo_agent.sandbox.gate.evidence import Evidence, Plan, Side, kernels, tensors
+from pgo_agent.sandbox.gate.evidence import Evidence, Side, kernels, tensors
 from pgo_agent.sandbox.gate.reason import NONE, Reason, of_case, plain, quoted, shown
 from pgo_agent.sandbox.gate.verdict import Verdict
 
@@ -40,7 +41,7 @@ def stage(candidate: Side, original: Side) -> Evidence:
     return Evidence("screen", None, plain(text), coverage=covered)
 
 
-def ops_of(plans: Iterable[Plan]) -> set[str]:
+def ops_of(plans: Iterable[PlanDocument]) -> set[str]:
     """Return the torch ops of plans."""
     return {s["op"] for p in plans for s in p["steps"] if "op" in s}
 
@@ -71,7 +72,7 @@ def _idle(candidate: Side, original: Side) -> Iterator[Reason]:
             yield of_case(case) + quoted(words)
 
 
-def idle(plan: Plan) -> list[int]:
+def idle(plan: PlanDocument) -> list[int]:
     """Return the launches that touch no storage that outputs depend on. Inputs do not count: they must not change."""
     needed = {t["t"] for t in tensors(plan["out"])}
     inputs = {n for n, s in enumerate(plan["storages"]) if s["kind"] == "input"}
@@ -89,7 +90,7 @@ def idle(plan: Plan) -> list[int]:
 def _precision(candidate: Side, original: Side) -> Iterator[Reason]:
     """Hold each case to the original's least precision on inputs of the same types, in any case and configuration: of
     a held-out case the original has one configuration, which need not be the one that uses the narrowest dots."""
-    alike = defaultdict[tuple[Any, ...], list[Plan]](list)
+    alike = defaultdict[tuple[Any, ...], list[PlanDocument]](list)
     for _, plan in _each(original):
         alike[_types(plan)].append(plan)
     for case, plans in original.plans.items():
@@ -103,7 +104,7 @@ def _precision(candidate: Side, original: Side) -> Iterator[Reason]:
                 yield of_case(case) + plain(f": an {what} of its dots is {mine}, of the original's {yours}")
 
 
-def _types(plan: Plan) -> tuple[Any, ...]:
+def _types(plan: PlanDocument) -> tuple[Any, ...]:
     """Return what a launcher can choose a precision by: types of input tensors, and inputs that are no numbers."""
     types = {name: tuple(t["dtype"] for t in tensors(value)) for name, value in plan["inputs"].items()}
     words = {n: value for n, value in plan["inputs"].items() if value is None or isinstance(value, (str, bool))}
@@ -121,10 +122,10 @@ def _stores(candidate: Side, original: Side) -> Iterator[Reason]:
             yield quoted(f"{name} stores at a symbol of its module, which would outlive a launch: {symbols[:80]}")
 
 
-def _least(side: Side, plans: Iterable[Plan]) -> dict[str, int]:
+def _least(side: Side, plans: Iterable[PlanDocument]) -> dict[str, int]:
     """Return the lowest precision of dots in any plan, and the least number of dots in a plan."""
     keys = [[k for k in kernels(p) if side.statics[k].get("precision")] for p in plans]
-    precisions = [side.statics[k]["precision"] for ks in keys for k in ks]
+    precisions = [found for ks in keys for k in ks if (found := side.statics[k]["precision"])]
     if not precisions:
         return {}
     dots = min(sum(side.statics[k]["dots"] for k in ks) for ks in keys if ks)
@@ -136,5 +137,5 @@ def _bits(significand: int) -> str:
     return named.get(significand, f"{significand} bits")
 
 
-def _each(side: Side) -> Iterator[tuple[str, Plan]]:
+def _each(side: Side) -> Iterator[tuple[str, PlanDocument]]:
     return ((case, p) for case, plans in side.plans.items() for p in plans)

@@ -13,7 +13,9 @@ from enum import StrEnum
 from itertools import takewhile
 from typing import Any
 
+from pgo_agent.sandbox import json_codec
 from pgo_agent.sandbox.gate.coverage import HELD_OUT, Coverage
+from pgo_agent.sandbox.json_codec import JsonObject
 
 FAILS = "fails on a case that is not shown"
 UNTOLD = "its reason may be of a case that is not shown"
@@ -42,7 +44,7 @@ class Clause:
     def is_held_out(self) -> bool:
         return self.case.startswith(HELD_OUT)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """Return the fields that are not empty."""
         more = {"case": self.case or None, "output": self.output, "measured": self.measured, "bound": self.bound}
         return {"kind": str(self.kind), "text": self.text} | {k: v for k, v in more.items() if v is not None}
@@ -83,11 +85,16 @@ class Reason:
             return UNTOLD  # a bound in it could only be removed by its wording, which may vary
         return "".join(c.text for c in self.clauses if c.kind is not Kind.WITHHELD)
 
-    def as_json(self) -> list[dict[str, Any]]:
+    def as_json(self) -> list[JsonObject]:
         return [c.as_json() for c in self.clauses]
 
 
 NONE = Reason()
+
+
+def of_json(stage: JsonObject) -> Reason:
+    """Return the reason in a verdict or an evidence that is JSON."""
+    return from_json(str(stage["reason"]), json_codec.from_json(tuple[JsonObject, ...] | None, stage.get("why")))
 
 
 def from_json(text: str, clauses: Sequence[Mapping[str, Any]] | None) -> Reason:

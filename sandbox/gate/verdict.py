@@ -3,14 +3,16 @@
 A verdict is never better than its evidence: `checked` and `accepted` need coverage, and are downgraded without it.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
-from pgo_agent.sandbox.gate import coverage as covers
+from pgo_agent.sandbox import json_codec
 from pgo_agent.sandbox.gate import reason as reasons
 from pgo_agent.sandbox.gate.coverage import NOTHING, Coverage
 from pgo_agent.sandbox.gate.reason import Reason, plain
+from pgo_agent.sandbox.json_codec import JsonObject, Record
 
 
 class Verdict(StrEnum):
@@ -36,13 +38,13 @@ _UNCOVERED = {Verdict.CHECKED: Verdict.BUILT, Verdict.ACCEPTED: Verdict.UNDECIDE
 
 
 @dataclass(frozen=True)
-class Judgement:
+class Judgement(Record):
     """The outcome for one candidate."""
 
     verdict: Verdict
     stage: str  # build, screen, inspect, deadlock, known, static, interpreter; of a judge: smoke, ..., race, confirm
     why: Reason
-    evidence: dict[str, Any] = field(default_factory=dict)  # plain JSON: errors per case, seeds, raw samples
+    evidence: Mapping[str, object] = field(default_factory=dict)  # plain JSON: errors per case, seeds, raw samples
     coverage: Coverage = NOTHING  # what the verdict rests on
 
     def __post_init__(self) -> None:
@@ -55,13 +57,37 @@ class Judgement:
         """Why, in one line, for a person."""
         return self.why.for_person()
 
-    def as_json(self) -> dict[str, Any]:
-        fields: dict[str, Any] = {"verdict": str(self.verdict), "stage": self.stage, "evidence": self.evidence}
+    @property
+    def choices(self) -> dict[str, str]:
+        """Case -> configuration that a judge chose. Raises KeyError where nothing was launched."""
+        return dict(json_codec.from_json(dict[str, str], self.evidence["choices"]))
+
+    @property
+    def stages(self) -> list[JsonObject]:
+        """What each stage of a judge found, as JSON."""
+        return list(json_codec.from_json(tuple[JsonObject, ...], self.evidence.get("stages", ())))
+
+    @property
+    def compared(self) -> list[JsonObject]:
+        """How the results of each case compare with the reference, as JSON."""
+        return list(json_codec.from_json(tuple[JsonObject, ...], self.evidence.get("numerics", ())))
+
+    @property
+    def speedup(self) -> float | None:
+        """The speedup over what it was measured against; None if nothing was measured."""
+        bounds = json_codec.from_json(tuple[float, ...] | None, self.evidence.get("speedup"))
+        return bounds[1] if bounds else None
+
+    def with_stages(self, stages: Sequence[JsonObject]) -> Self:
+        return replace(self, evidence={**self.evidence, "stages": list(stages)})
+
+    def as_json(self) -> JsonObject:
+        fields: JsonObject = {"verdict": str(self.verdict), "stage": self.stage, "evidence": self.evidence}
         fields |= {"reason": self.reason, "why": self.why.as_json()}
         return fields if self.coverage == NOTHING else fields | {"coverage": self.coverage.as_json()}
 
-
-def from_json(x: dict[str, Any]) -> Judgement:
-    """Read what `as_json` of this or an older judge gave."""
-    why = reasons.from_json(x["reason"], x.get("why"))
-    return Judgement(Verdict(x["verdict"]), x["stage"], why, x["evidence"], covers.from_json(x.get("coverage")))
+    @classmethod
+    def from_json(cls, value: Any) -> Self:
+        """Read what `as_json` of this or an older judge gave. Raises KeyError and ValueError for anything else."""
+        why, covered = reasons.from_json(value["reason"], value.get("why")), Coverage.from_json(value.get("coverage"))
+        return cls(Verdict(value["verdict"]), value["stage"], why, value["evidence"], covered)

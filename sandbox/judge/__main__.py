@@ -13,7 +13,7 @@ import select
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TextIO
 
 from pgo_agent.sandbox.imports import heavy
@@ -53,8 +53,9 @@ def _worker(cpu: bool, announce: Callable[[str, float], None]) -> Any:
 
 def serve(replies: TextIO, cpu: bool) -> None:
     from pgo_agent.sandbox.errors import Fault
+    from pgo_agent.sandbox.judge import questions
 
-    def say(message: dict[str, Any]) -> None:
+    def say(message: Mapping[str, object]) -> None:
         print(json.dumps(message), file=replies, flush=True)
 
     def announce(stage: str, seconds: float) -> None:
@@ -63,11 +64,11 @@ def serve(replies: TextIO, cpu: bool) -> None:
     with heavy():
         worker = _worker(cpu, announce)
     for line in sys.stdin:
-        request = json.loads(line)
+        question = questions.read(json.loads(line))
         try:
-            answer = getattr(worker, request["do"])(request)
+            answer = getattr(worker, question.do)(question)
             worker.rest()
-            say({"answer": answer})
+            say({"answer": answer.as_json()})
         except Fault as e:
             say({"fault": {"type": type(e).__name__, "message": e.message, "hint": e.hint}})
         except Exception as e:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from pgo_agent.sandbox.judge.launches import cuda_driver
+from pgo_agent.sandbox.judge.questions import Environment
 
 
 def healthy(device: Any) -> None:
@@ -16,25 +17,27 @@ def healthy(device: Any) -> None:
         raise RuntimeError("the GPU computes a small matrix product wrongly")
 
 
-def environment(properties: Any) -> dict[str, Any]:
-    """Return what every recorded result names: GPU, driver and versions."""
+def environment(properties: Any, flops: float, moved: float) -> Environment:
+    """Return what every recorded result names: GPU, driver, versions and its measured peaks."""
     version = cuda_driver.version()
     try:
         triton = importlib.metadata.version("triton")
     except importlib.metadata.PackageNotFoundError:
         triton = None
-    return {
-        "gpu": properties.name,
-        "cuda_uuid": str(properties.uuid),  # as CUDA reports it; `uuid` is what the process was given
-        "arch": properties.major * 10 + properties.minor,
-        "sms": properties.multi_processor_count,
-        "memory": properties.total_memory,
-        "driver": driver_release(),
-        "cuda_driver": f"{version // 1000}.{version % 1000 // 10}",
-        "torch": torch.__version__,
-        "triton": triton,
-        "python": sys.version.split()[0],
-    }
+    return Environment(
+        gpu=properties.name,
+        cuda_uuid=str(properties.uuid),
+        arch=properties.major * 10 + properties.minor,
+        sms=properties.multi_processor_count,
+        memory=properties.total_memory,
+        driver=driver_release(),
+        cuda_driver=f"{version // 1000}.{version % 1000 // 10}",
+        torch=str(torch.__version__),
+        triton=triton,
+        python=sys.version.split()[0],
+        tflops=round(flops / 1e12, 1),
+        gbps=round(moved / 1e9, 1),
+    )
 
 
 def driver_release() -> str:

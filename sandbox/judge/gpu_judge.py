@@ -11,24 +11,25 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, TypeVar
 
-from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.errors import EnvironmentFault, Fault, Killed, TargetFault, UsageFault
-from pgo_agent.sandbox.gate.verdict import Judgement, from_json
+from pgo_agent.sandbox.gate.verdict import Judgement
 from pgo_agent.sandbox.isolation.box import ATTEMPTS, INTERPRETER, choose, killed
-from pgo_agent.sandbox.judge import gpus
+from pgo_agent.sandbox.json_codec import JsonObject
+from pgo_agent.sandbox.judge import gpus, questions
 from pgo_agent.sandbox.judge.gpu_lock import GpuLock
 from pgo_agent.sandbox.judge.gpus import Gpu, visible_gpu, visible_gpus
 from pgo_agent.sandbox.judge.interface import Ended, NoStart, always, of_ended
+from pgo_agent.sandbox.judge.questions import NOWHERE, Environment, Question
 from pgo_agent.sandbox.judge.worker_process import Process
 from pgo_agent.sandbox.target import Target
 
 START_SECONDS = 120.0
 IMPORTING = "import the target"  # the step of `open` that runs the user's code
 T = TypeVar("T")
-__all__ = ["Ended", "GpuJudge", "NoStart", "bundle_ref", "visible_gpu", "visible_gpus"]
+__all__ = ["Ended", "GpuJudge", "NoStart", "visible_gpu", "visible_gpus"]
 
 
 @dataclass(eq=False)
@@ -49,7 +50,7 @@ class GpuJudge:
     def __post_init__(self) -> None:
         self._process: Process | None = None
         self._spare: list[Process] = []
-        self.environment: dict[str, Any] = {}
+        self.environment = NOWHERE
         self.replaced = 0
         self.busy = self._began = 0.0  # seconds of GPU work: all, and before this piece
         self.waited = 0.0  # seconds in which another process held the GPU
@@ -59,11 +60,15 @@ class GpuJudge:
 
     # commands ---------------------------------------------------------------------------------------------------------
 
-    def ask(self, command: str, **fields: Any) -> dict[str, Any]:
-        """Return the answer to a command; ask a new process when somebody killed the first.
+    def ask(self, question: Question[T]) -> T:
+        """Return the answer to a question; ask a new process when somebody killed the first.
 
         Raises Ended, TargetFault or EnvironmentFault, and Killed when every process was killed.
         """
+        return question.read(self.answer(question.do, question.as_json()))
+
+    def answer(self, command: str, fields: JsonObject) -> JsonObject:
+        """Do the same with a question and an answer in JSON."""
         with self.turn():
             for _ in range(ATTEMPTS):
                 try:
@@ -77,18 +82,18 @@ class GpuJudge:
                     self.replaced += 1
         raise killed("judge")
 
-    def verdict(self, command: str, **fields: Any) -> Judgement:
-        """Ask a command that answers a verdict. A hang or a crash becomes a verdict, a kill never does."""
+    def verdict(self, question: Question[Judgement]) -> Judgement:
+        """Ask for a verdict. A hang or a crash becomes a verdict, a kill never does."""
         try:
-            return from_json(self.ask(command, **fields))
+            return self.ask(question)
         except Ended as e:
             self.replaced += 1
-            return of_ended(command, e)
+            return of_ended(question.do, e)
 
-    def open(self) -> dict[str, Any]:
+    def open(self) -> Environment:
         """Start a process with the target open and return its environment. Raises as `ask`."""
         if not self.started:
-            self.ask("hello")
+            self.ask(questions.Hello())
         return self.environment
 
     @contextmanager
@@ -134,7 +139,7 @@ class GpuJudge:
         """Whether it has a process."""
         return self._process is not None
 
-    def queue(self, command: str, **fields: Any) -> None:
+    def queue(self, question: Question[object]) -> None:
         """Do nothing: commands are asked in order."""
 
     def close(self) -> None:
@@ -183,18 +188,17 @@ class GpuJudge:
             self._end()
             raise NoStart("the judge was closed")
         try:
-            self.environment = self._send(
-                {
-                    "do": "open",
-                    "path": str(self.target.path.resolve()),
-                    "python": self.python,
-                    "contract": str(self.target.contract_path.resolve()),
-                    "sandbox": self.sandbox,
-                    "device": self.device,
-                    "forks": next(iter(self._process.keeps), None) if self.gpu is None else None,
-                }
+            question = questions.Open(
+                path=str(self.target.path.resolve()),
+                python=self.python,
+                contract=str(self.target.contract_path.resolve()),
+                sandbox=self.sandbox,
+                device=self.device,
+                forks=next(iter(self._process.keeps), None) if self.gpu is None else None,
             )
-            self.environment |= {"uuid": self.lock.gpu.uuid, "index": self.lock.gpu.index} if self.lock else {}
+            found = question.read(self._send({"do": question.do, **question.as_json()}))
+            at = self.lock.gpu if self.lock else None
+            self.environment = replace(found, uuid=at.uuid, index=at.index) if at else found
         except Fault:
             self._end()
             raise
@@ -205,7 +209,7 @@ class GpuJudge:
                 raise TargetFault(f"{self.target.contract_path}: its import does not end", "fix it") from None
             raise NoStart(f"the judge process did not start: {e.detail[-600:]}", "see `pgo-agent doctor`") from None
 
-    def _send(self, message: dict[str, Any]) -> dict[str, Any]:
+    def _send(self, message: JsonObject) -> JsonObject:
         process = self._process
         if process is None:
             raise RuntimeError("the judge process is not running")
@@ -249,12 +253,3 @@ class GpuJudge:
 def _fault(x: dict[str, str]) -> Exception:
     kinds = {"TargetFault": TargetFault, "UsageFault": UsageFault, "Killed": Killed}
     return kinds.get(x["type"], EnvironmentFault)(x["message"], x["hint"])
-
-
-def bundle_ref(contents: ContentStore, bundle: str) -> dict[str, str]:
-    """Return the fields by which a command names a bundle of a workspace."""
-    return {
-        "id": bundle,
-        "manifest": str(contents.bundle(bundle).resolve()),
-        "artefacts": str(contents.artefacts.resolve()),
-    }

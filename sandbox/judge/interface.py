@@ -1,18 +1,18 @@
 """The interface of every judge: on this machine (`pool.py`, `gpu_judge.py`), or elsewhere (`spool/client.py`).
 
-Relies on nothing that takes long to import. The commands and their answers are those of `timing/commands.py`,
-`results/commands.py` and `interpreted/commands.py`.
+Relies on nothing that takes long to import. What may be asked stands in `questions.py`.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from pgo_agent.sandbox.errors import EnvironmentFault
 from pgo_agent.sandbox.gate.coverage import HELD_OUT
 from pgo_agent.sandbox.gate.reason import quoted
-from pgo_agent.sandbox.gate.verdict import Judgement, Verdict, from_json
+from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
+from pgo_agent.sandbox.judge.questions import Environment, Question
 from pgo_agent.sandbox.target import Target
 
 T = TypeVar("T")
@@ -30,15 +30,15 @@ class Verdicts(ABC):
     """The methods that a judge gets from its `ask`."""
 
     @abstractmethod
-    def ask(self, command: str, **fields: Any) -> dict[str, Any]:
+    def ask(self, question: Question[T]) -> T:
         """As Judge.ask."""
 
-    def verdict(self, command: str, **fields: Any) -> Judgement:
+    def verdict(self, question: Question[Judgement]) -> Judgement:
         """As Judge.verdict."""
         try:
-            return from_json(self.ask(command, **fields))
+            return self.ask(question)
         except Ended as e:
-            return of_ended(command, e)
+            return of_ended(question.do, e)
 
     def idle(self) -> AbstractContextManager[None]:
         """As Judge.idle, where that changes nothing."""
@@ -49,8 +49,8 @@ class Judge(Protocol):
     target: Target
 
     @property
-    def environment(self) -> dict[str, Any]:
-        """The machine and the GPU that judged last for this thread; empty before."""
+    def environment(self) -> Environment:
+        """The machine and the GPU that judged last for this thread; NOWHERE before."""
 
     @property
     def busy(self) -> float:
@@ -72,13 +72,13 @@ class Judge(Protocol):
     def by_hand(self) -> bool:
         """Whether an answer may take days, so that everything is better asked at once."""
 
-    def ask(self, command: str, **fields: Any) -> dict[str, Any]:
-        """Return the answer to a command. Raises Ended, TargetFault or EnvironmentFault; elsewhere also Unanswered."""
+    def ask(self, question: Question[T]) -> T:
+        """Return the answer to a question. Raises Ended, TargetFault or EnvironmentFault; elsewhere also Unanswered."""
 
-    def verdict(self, command: str, **fields: Any) -> Judgement:
-        """Ask a command that answers a verdict. A hang or a crash becomes a verdict."""
+    def verdict(self, question: Question[Judgement]) -> Judgement:
+        """Ask for a verdict. A hang or a crash becomes a verdict."""
 
-    def queue(self, command: str, **fields: Any) -> None:
+    def queue(self, question: Question[object]) -> None:
         """Announce what will be asked soon: a judge elsewhere can begin with it."""
 
     def fresh(self) -> None:

@@ -12,13 +12,14 @@ import threading
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 from pgo_agent.sandbox.errors import EnvironmentFault
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 from pgo_agent.sandbox.judge.gpu_lock import POLL
 from pgo_agent.sandbox.judge.gpus import Gpu
 from pgo_agent.sandbox.judge.interface import Ended, NoStart, Verdicts, always
+from pgo_agent.sandbox.judge.questions import NOWHERE, Environment, Question
 from pgo_agent.sandbox.judge.wait_clock import Standstill
 from pgo_agent.sandbox.target import Target
 
@@ -50,7 +51,7 @@ class GpuPool(Verdicts):
         self._taken: set[GpuJudge] = set()
         self._changed = threading.Condition()
         self._thread = _ThreadState()
-        self._latest: dict[str, Any] = {}
+        self._latest = NOWHERE
         self._closed, self._why = False, ""  # why the last one was quarantined
         self._still = Standstill()
         self._tell: Callable[..., None] = lambda _kind, **_: None
@@ -65,13 +66,13 @@ class GpuPool(Verdicts):
 
     # commands ---------------------------------------------------------------------------------------------------------
 
-    def ask(self, command: str, **fields: Any) -> dict[str, Any]:
+    def ask(self, question: Question[T]) -> T:
         """As Judge.ask, on the GPU that this thread holds, or else any. Raises EnvironmentFault when none is left."""
         with self.turn():
             while True:
                 judge = self._current()
                 try:
-                    return self._answer(judge, command, fields)
+                    return self._answer(judge, question)
                 except Sick as e:
                     self._quarantine(judge, str(e))
                     self._thread.judge = None
@@ -92,7 +93,7 @@ class GpuPool(Verdicts):
         finally:
             self._thread.seconds += judge.busy - began
 
-    def queue(self, command: str, **fields: Any) -> None:
+    def queue(self, question: Question[object]) -> None:
         """Do nothing: commands are asked in order."""
 
     def fresh(self) -> None:
@@ -112,14 +113,14 @@ class GpuPool(Verdicts):
         for judge in self.all:
             judge.close()
 
-    def _answer(self, judge: GpuJudge, command: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    def _answer(self, judge: GpuJudge, question: Question[T]) -> T:
         """Ask one GPU. Raises Sick when the GPU is to blame, Ended when the command is."""
         hangs, began = 0, judge.busy
         try:
             while True:
                 try:
                     judge.open()
-                    return judge.ask(command, **fields)
+                    return judge.ask(question)
                 except NoStart as e:
                     hangs += 1
                     if hangs == HANGS:
@@ -307,8 +308,8 @@ class GpuPool(Verdicts):
         return self.all[0].python
 
     @property
-    def environment(self) -> dict[str, Any]:
-        return (self._thread.last.environment if self._thread.last else {}) or self._latest
+    def environment(self) -> Environment:
+        return (self._thread.last.environment if self._thread.last else NOWHERE) or self._latest
 
     @property
     def busy(self) -> float:

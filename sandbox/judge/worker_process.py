@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pgo_agent.sandbox.isolation import bubblewrap
@@ -42,7 +42,7 @@ class Process:
             start_new_session=True,
         )
 
-    def say(self, message: dict[str, Any]) -> None:
+    def say(self, message: Mapping[str, object]) -> None:
         """Send one message. Raises BrokenPipeError when the process is gone."""
         stream: Any = self._popen.stdin
         try:

@@ -11,19 +11,18 @@ from typing import TypeVar
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 from pgo_agent.sandbox.judge.interface import Ended, Judge
 from pgo_agent.sandbox.judge.pool import GpuPool
+from pgo_agent.sandbox.judge.questions import PeakRates
 from pgo_agent.sandbox.profile import memo, roofline, static
 from pgo_agent.sandbox.profile.backend import Subject, Workbench
 from pgo_agent.sandbox.profile.counters import collect as counting
 from pgo_agent.sandbox.profile.counters.types import Counters
 from pgo_agent.sandbox.profile.kernel_profile import Missing
-from pgo_agent.sandbox.profile.roofline import Peaks
 from pgo_agent.sandbox.profile.static_profile import StaticProfile
 from pgo_agent.sandbox.profile.timeline.instrumented_build import KernelRef
 from pgo_agent.sandbox.profile.timeline.types import Timeline
 
 T = TypeVar("T")
 ELSEWHERE = "the GPU is elsewhere, and Nsight Compute runs on its own machine alone"
-MACHINE = ("gpu", "driver", "torch")  # of the judge's environment, what a time depends on
 
 
 class NotTaken(Exception):
@@ -55,7 +54,9 @@ def timeline(
         raise NotTaken(f"an instrumented launch {_how(e)}") from None
     if not result.passes:
         raise NotTaken("; ".join(r.told for r in result.refused) or "there is nothing to record in this kernel")
-    return replace(result, machine={k: str(judge.environment.get(k, "")) for k in MACHINE})
+    on = judge.environment
+    machine = {"gpu": str(on.gpu), "driver": str(on.driver or ""), "torch": on.torch}  # what a time depends on
+    return replace(result, machine=machine)
 
 
 def _how(e: Ended) -> str:
@@ -78,7 +79,7 @@ def counters(context: GpuPassContext, place: KernelRef, contract: str, subject: 
 
 
 @memo.kept("pgo_agent.sandbox.profile.gpu.peaks", version=1)
-def peaks(context: GpuPassContext, case: str, contract: str) -> Peaks:
+def peaks(context: GpuPassContext, case: str, contract: str) -> PeakRates:
     """Return what the GPU reaches with the types of a case. Raises NotTaken where it does not say."""
     try:
         return _require(roofline.peaks_of(context.judge(), case))

@@ -6,10 +6,10 @@ may decide otherwise as soon as it gets line information.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 from pgo_agent.sandbox.build import trace_and_compile
 from pgo_agent.sandbox.bundle import elf
+from pgo_agent.sandbox.bundle.documents import BuildDocument, launch_options
 from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.compiler import static
 from pgo_agent.sandbox.devices import Device
@@ -75,18 +75,17 @@ def listing(bench: Workbench, key: str) -> Listing:
     return Listing(text["ttgir"].decode(), text["sass"].decode(), _instructions(text), same)
 
 
-def _build(contents: ContentStore, key: str) -> dict[str, Any]:
-    build = contents.build(key) or {"error": "it is not in the content store"}
-    if "error" in build:
-        raise CannotCompile(str(build["error"]))
+def _build(contents: ContentStore, key: str) -> BuildDocument:
+    build = contents.build(key)
+    if build is None or "error" in build:
+        raise CannotCompile(build["error"] if build else "it is not in the content store")
     return build
 
 
-def _lined(bench: Workbench, key: str, build: dict[str, Any]) -> dict[str, Any]:
+def _lined(bench: Workbench, key: str, build: BuildDocument) -> BuildDocument:
     """Return the build of the same TTGIR with line information; made where it is missing."""
     text = bench.contents.get(build["kernel"]["files"]["ttgir"], "ttgir")
-    launched = {o: build["kernel"][o] for o in ("launch_pdl", "launch_cooperative_grid")}
-    options = build.get("options", launched) | {"lines": True}
+    options = {**build.get("options", launch_options(build["kernel"])), "lines": True}
     lined = bench.builder.key(text, options)
     trace_and_compile.compile_missing(
         bench.builder.box, bench.contents, bench.builder.device, {lined: text}, {lined: options}, 1
@@ -94,7 +93,7 @@ def _lined(bench: Workbench, key: str, build: dict[str, Any]) -> dict[str, Any]:
     return _build(bench.contents, lined)
 
 
-def resources_of(build: dict[str, Any]) -> Resources:
+def resources_of(build: BuildDocument) -> Resources:
     """Return what one block of a build in the content store takes."""
     kernel, static = build["kernel"], build["static"]
     return Resources(

@@ -13,21 +13,15 @@ from typing import Any
 
 from pgo_agent.sandbox.build import trace_and_compile
 from pgo_agent.sandbox.json_codec import Malformed, Record
+from pgo_agent.sandbox.judge import questions
 from pgo_agent.sandbox.judge.interface import Judge
+from pgo_agent.sandbox.judge.questions import PeakRates
 from pgo_agent.sandbox.profile import memo
 from pgo_agent.sandbox.profile.backend import Workbench
 from pgo_agent.sandbox.profile.kernel_profile import Missing, Roofline
 from pgo_agent.sandbox.profile.static import CannotTrace
 
 NAME = "roofline"
-
-
-@dataclass(frozen=True)
-class Peaks(Record):
-    """The best rates that were seen of a GPU."""
-
-    flops: float  # FLOP/s of a dense matrix product, of the case's types
-    moved: float  # bytes/s of device memory, read and written together
 
 
 @dataclass(frozen=True)
@@ -38,7 +32,7 @@ class Work(Record):
     bytes: float  # through device memory, at least
 
 
-def roofline(flops: float, moved: float, seconds: float, how: str, peaks: Peaks) -> Roofline:
+def roofline(flops: float, moved: float, seconds: float, how: str, peaks: PeakRates) -> Roofline:
     """Return the roofline of `flops` operations and `moved` bytes in `seconds`; `how`: where the seconds are from.
 
     Raises ValueError for no work at all, and for a time or a peak that is not above zero.
@@ -50,7 +44,7 @@ def roofline(flops: float, moved: float, seconds: float, how: str, peaks: Peaks)
     return Roofline(flops, moved, seconds, how, peaks.flops, peaks.moved)
 
 
-def of_case(work: Work | Missing, seconds: float, how: str, peaks: Peaks | Missing) -> Roofline | Missing:
+def of_case(work: Work | Missing, seconds: float, how: str, peaks: PeakRates | Missing) -> Roofline | Missing:
     """Return the roofline of a case's work, or why there is none. Raises ValueError as `roofline` does."""
     if isinstance(work, Missing):
         return work
@@ -59,13 +53,13 @@ def of_case(work: Work | Missing, seconds: float, how: str, peaks: Peaks | Missi
     return roofline(work.flops, work.bytes, seconds, how, peaks)
 
 
-def peaks_of(judge: Judge, case: str) -> Peaks | Missing:
+def peaks_of(judge: Judge, case: str) -> PeakRates | Missing:
     """Return what the judge's GPU reaches with the types of a case ("CASES/8k").
 
     Raises what asking a judge raises: Ended, TargetFault, EnvironmentFault, Killed.
     """
-    answer = judge.ask("peaks", case=case)
-    return Missing(NAME, str(answer["problem"])) if "problem" in answer else Peaks.from_json(answer)
+    answer = judge.ask(questions.Peaks(case))
+    return Missing(NAME, answer.problem) if isinstance(answer, questions.Problem) else answer
 
 
 def work_of(bench: Workbench, case: str) -> Work | Missing:

@@ -22,6 +22,7 @@ import torch
 from pgo_agent.agent.moves.analysis import DoesNotApply
 from pgo_agent.sandbox.gate.verdict import Judgement
 from pgo_agent.sandbox.interpreter import tensors
+from pgo_agent.sandbox.judge.questions import Check
 
 from tests.judges import judge_of
 
@@ -86,7 +87,7 @@ def reason(rewrite: Callable[..., str], *given: Any, **named: Any) -> str:
 
 def checked(path: Path, source: str) -> Judgement:
     """What the judge says of a source for a target, without a GPU."""
-    return judge_of(path).verdict("check", source=source)
+    return judge_of(path).verdict(Check(source=source))
 
 
 def outputs(source: str, *calls: Mapping[str, Any], configs: int = 1) -> list[list[torch.Tensor]]:

@@ -21,6 +21,7 @@ from pgo_agent.sandbox.build.builder import limits_of
 from pgo_agent.sandbox.bundle import validate
 from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.judge.interface import Ended
+from pgo_agent.sandbox.judge.questions import Environment
 from pgo_agent.sandbox.judge.spool.folder import Folder
 from pgo_agent.sandbox.judge.spool.server import Worker
 
@@ -48,8 +49,8 @@ class MadeUp:
     busy: float = 0.0
     processes: int = 0
 
-    def open(self) -> dict[str, Any]:
-        return {"gpu": DEVICE.name, "driver": "made up", "torch": "made up", "triton": "made up"}
+    def open(self) -> Environment:
+        return Environment(DEVICE.name, driver="made up", torch="made up", triton="made up")
 
     def fresh(self) -> None:
         self.processes += 1
@@ -57,7 +58,7 @@ class MadeUp:
     def close(self) -> None:
         """There is nothing to end."""
 
-    def ask(self, command: str, **fields: Any) -> dict[str, Any]:
+    def answer(self, command: str, fields: dict[str, Any]) -> dict[str, Any]:
         limits = replace(limits_of(DEVICE), variables=command == "race", records=command == "timeline")
         for where in _bundles(fields):
             found = validate.load(Path(where["manifest"]), Path(where["artefacts"]), limits)

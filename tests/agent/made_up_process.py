@@ -30,10 +30,10 @@ class OnGpu(MadeUp):
     gpu: str = ""
     flatters: float = 0.0
 
-    def ask(self, command: str, **fields: Any) -> dict[str, Any]:
+    def answer(self, command: str, fields: dict[str, Any]) -> dict[str, Any]:
         if command in ("judge", "look", "confirm"):
             self.faster = _faster(_of(fields["candidate"]))
-        return super().ask(command, **fields)
+        return super().answer(command, fields)
 
     def _look(self, given: dict[str, Any]) -> dict[str, Any]:
         said = self.faster + (self.flatters if self.faster > 1 else 0.0)
@@ -71,7 +71,7 @@ def serve(folder: Path, gpu: str) -> None:
             time.sleep(600)
         time.sleep(control.get("seconds", 0.0))
         judge.flatters = control.get("flatters", 0.0)
-        answer = judge.open() if command == "open" else judge.ask(command, **request)
+        answer = judge.open().as_json() if command == "open" else judge.answer(command, request)
         if command == "confirm" and judge.faster >= control.get("doubts", math.inf):
             answer |= {"verdict": "undecided", "reason": "the samples do not tell"}
         told = {"do": command, "gpu": gpu, "process": os.getpid(), "began": began, "ended": time.time()}

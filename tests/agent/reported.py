@@ -29,6 +29,7 @@ from pgo_agent.sandbox.gate.reason import NONE, plain
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
+from pgo_agent.sandbox.judge.questions import Environment, Final, Timed
 from pgo_agent.sandbox.judge.results.deviation import Error
 from pgo_agent.sandbox.judge.results.error_bounds import Bound
 from pgo_agent.sandbox.judge.results.numerics import Comparison
@@ -50,8 +51,9 @@ COVERED = coverage.of(cases=1)
 
 H200 = devices.find("h200")
 SETTINGS = RunSettings(width=4)
-MADE_UP = {"gpu": H200.name, "driver": "made.up", "torch": "0+made.up", "triton": "0.made.up", "python": "3.0",
-           "cuda_driver": "0.0"}  # fmt: skip
+MADE_UP = Environment(
+    H200.name, driver="made.up", torch="0+made.up", triton="0.made.up", python="3.0", cuda_driver="0.0"
+)
 LOOKS = ("CASES/2k", "HELD_OUT/wide")
 Times = dict[str, dict[str, list[float]]]  # case -> side -> ms
 
@@ -63,12 +65,12 @@ class Bench:
     waited = 0.0
 
     def __init__(self, found: target.Target, final: Callable[[Sequence[str], Sequence[str]], Times]) -> None:
-        self.target, self.environment, self.busy, self.final = found, dict(MADE_UP), 0.0, final
+        self.target, self.environment, self.busy, self.final = found, MADE_UP, 0.0, final
 
-    def ask(self, command: str, **fields: Any) -> dict[str, Any]:
+    def ask(self, question: Final) -> Timed:
         self.busy += 2.5
-        assert command == "final", command
-        return {"times": self.final(list(fields["sides"]), fields["cases"])}
+        times = self.final(list(question.sides), question.cases)
+        return Timed({c: {n: tuple(ms) for n, ms in sides.items()} for c, sides in times.items()})
 
     def close(self) -> None:
         """There is nothing to end."""
@@ -106,7 +108,7 @@ def _baseline(ctx: Context) -> None:
     built = ctx.builder.build(ctx.target.source, {"CASES": None}, None, 2)
     timed: dict[str, Any] = {"ms": 2.0, "samples": tuple(around(2.0, 12)), "finalist": True}
     points = [point(built, c, i, **timed) for c, options in built.choices.items() for i in range(len(options))]
-    own = baseline(built, points, libraries=("cuLibrary",), environment=dict(MADE_UP))
+    own = baseline(built, points, libraries=("cuLibrary",), environment=MADE_UP)
     ctx.store.set_baseline(ctx.run.id, own)
 
 

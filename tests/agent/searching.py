@@ -24,6 +24,7 @@ from pgo_agent.sandbox.gate.reason import plain
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
+from pgo_agent.sandbox.judge.questions import Environment
 
 from tests.agent.baselines import baseline, point
 from tests.agent.proposed import proposed
@@ -45,7 +46,7 @@ def prepare(root: Path) -> None:
     built = Builder(subject, H200, box.choose(), store.contents, 2).build(SOURCE, {"CASES": ["1m"]}, None, 2)
     case, options = next(iter(built.choices.items()))
     points = [point(built, case, i, 1.0 + i) for i in range(len(options))]
-    own = baseline(built, points, held_out=("HELD_OUT/odd",), environment={"gpu": H200.name})
+    own = baseline(built, points, held_out=("HELD_OUT/odd",), environment=Environment(H200.name))
     store.add_run("first-1", ADD, subject.digest, SOURCE, H200.key, SETTINGS, _facts(), subject.asked)
     store.set_baseline("first-1", own)
     store.close()

@@ -8,11 +8,12 @@ from typing import Any
 
 from pgo_agent.evals.nightly.row import Case, Row, Tried, Winner
 from pgo_agent.evals.runner.folders import RESULTS
+from pgo_agent.sandbox.judge.questions import Environment
 
 RECORDED = sorted(RESULTS.glob("*.jsonl"))
 FA_FWD = RESULTS / "fa_fwd-claude-h200.jsonl"
 ROUNDS = 30
-H200 = {"gpu": "NVIDIA H200", "driver": "1", "torch": "2", "triton": "3", "tflops": 800.0, "gbps": 4000.0}
+H200 = Environment("NVIDIA H200", driver="1", torch="2", triton="3", tflops=800.0, gbps=4000.0)
 WON = Winner("w1", ("a move",), "source", "embedded", "1.1x", "--- a\n+++ b\n@@ -1 +1 @@\n-x\n+y\n", ())
 
 

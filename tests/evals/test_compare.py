@@ -158,7 +158,7 @@ def test_a_run_that_fails_now_is_a_regression_and_one_that_failed_before_is_none
 
 def test_other_gpus_are_not_compared() -> None:
     with pytest.raises(UsageFault) as fault:
-        compare([row()], [row(environment=H200 | {"gpu": "NVIDIA B200"})])
+        compare([row()], [row(environment=replace(H200, gpu="NVIDIA B200"))])
     assert "measured on an NVIDIA H200, then on an NVIDIA B200" in str(fault.value)
 
 
@@ -185,7 +185,7 @@ def test_a_case_of_one_file_alone_is_said() -> None:
 
 
 def test_rows_of_one_file_alone_and_other_versions_are_said() -> None:
-    found = compare([row(), row(seed=2)], [row(environment=H200 | {"driver": "9"}), row(seed=3)])
+    found = compare([row(), row(seed=2)], [row(environment=replace(H200, driver="9")), row(seed=3)])
     assert found.notes == (
         "add by embedded, seed 2 is in the first file alone",
         "add by embedded, seed 3 is in the second file alone",

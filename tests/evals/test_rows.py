@@ -17,6 +17,7 @@ from pgo_agent.evals.nightly.report import mean, slower
 from pgo_agent.evals.tables import tables
 from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.errors import UsageFault
+from pgo_agent.sandbox.judge.questions import Environment
 
 from tests.evals.rows import RECORDED, RESULTS, case, failed, night, row
 
@@ -60,7 +61,7 @@ def of_case(line: dict[str, Any]) -> dict[str, Any]:
         (lambda line: line.update(tokens="many"), "tokens: 'many' is not a int"),
         (lambda line: line["winner"].update(moves=[1]), "winner: moves: 1 is not a str"),
         (lambda line: line["winner"].update(stages=[{}]), "a stage that does not say what it said"),
-        (lambda line: line["environment"].update(tflops="many"), "whose peak is no number"),
+        (lambda line: line["environment"].update(tflops="many"), "tflops"),
         (lambda line: of_case(line).update(weight=0), "it is no row"),
     ],
 )
@@ -110,14 +111,14 @@ def test_shares_are_of_the_fastest_library_and_of_the_measured_peak() -> None:
     found = row({"CASES/1m": with_libraries}).as_json()["cases"]["CASES/1m"]["reached"]["winner"]
     assert found["library"] == "fast" and found["of_library"] == pytest.approx(1.1 / 2, rel=0.01)
     assert found["of_peak"] == pytest.approx(found["rate"] / 800.0)
-    assert c.reached("winner", {"gpu": "NVIDIA H200"})["of_peak"] is None
+    assert c.reached("winner", Environment("NVIDIA H200")).of_peak is None
 
 
 # files ----------------------------------------------------------------------------------------------------------------
 
 
 def test_recorded_runs_are_rows_with_the_ratios_of_the_readme() -> None:
-    own = [r for r in load.files(RECORDED).rows if r.environment["gpu"] == "NVIDIA H200" and r.seed in (None, 1)]
+    own = [r for r in load.files(RECORDED).rows if r.gpu == "NVIDIA H200" and r.seed in (None, 1)]
     assert {r.kernel for r in own} == {"fa_fwd", "fa_bwd", "gemm"} and len(own) == 6
     for r in (r for r in own if r.winner):
         assert f"Geometric mean {r.ratio('tuned').mid:.3f} [" in tables()

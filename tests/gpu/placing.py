@@ -11,6 +11,7 @@ from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge, visible_gpu
+from pgo_agent.sandbox.judge.questions import Hello
 from pgo_agent.sandbox.profile.timeline.instrumented_build import KernelRef
 
 
@@ -27,10 +28,10 @@ def placed(path: Path, case: str, folder: Path) -> Iterator[Placed]:
     subject, contents = target.read(path), ContentStore(folder / "shelf")
     judge = GpuJudge(subject, gpu=visible_gpu() or "0")
     try:
-        judge.ask("sweep", entries=[])  # starts the process, which says what GPU it has
-        device = devices.named(judge.environment["gpu"])
+        judge.ask(Hello())  # starts the process, which says what GPU it has
+        device = devices.named(judge.environment.gpu or "")
         if device is None:
-            pytest.skip(f"sandbox/devices.py does not know {judge.environment['gpu']}")
+            pytest.skip(f"sandbox/devices.py does not know {judge.environment.gpu}")
         builder = Builder(subject, device, box.choose(), contents)
         built = builder.build(subject.source, {"CASES": [case]}, 1)
         assert built.ok, built.failures

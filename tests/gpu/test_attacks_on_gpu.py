@@ -7,16 +7,15 @@ test_stress_inputs.py, with functions in place of kernels.
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from pgo_agent.sandbox.build.result import Built
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
-from pgo_agent.sandbox.judge.gpu_judge import bundle_ref
+from pgo_agent.sandbox.judge import questions
+from pgo_agent.sandbox.judge.questions import bundle_ref
 
 from tests.agent.breaking import database
 from tests.agent.command_line import pgo
-from tests.gpu.test_on_gpu import Gate
+from tests.gpu.test_on_gpu import Gate, first_of
 
 TARGET = '''"""Three times X, times ONES; KEPT is scratch that nobody needs."""
 
@@ -164,23 +163,16 @@ class Whole(Gate):
 
     def judged(self, source: str) -> Judgement:
         bundle = bundle_ref(self.contents, self.build(source, None).bundle)
-        return self.judge.verdict("judge", candidate={"bundle": bundle}, **self._against())
+        return self.judge.verdict(questions.Judge.of(questions.Whole(bundle), self._against()))
 
     def confirmed(self, source: str) -> Judgement:
         """In the first of its configurations, whichever is the fastest."""
         self.judge.fresh()
-        return self.judge.verdict("confirm", candidate=self._sides(self.build(source, None)), **self._against())
+        return self.judge.verdict(questions.Confirm.of(first_of(self, self.build(source, None)), self._against()))
 
-    def _against(self) -> dict[str, Any]:
-        own = self._sides(self.build(self.builder.target.source, None))
-        cases = {"public": ["CASES/1m", "CASES/4m"], "held_out": ["HELD_OUT/odd"]}
-        return {"incumbent": own, "shipped": own, "tuned": own, "weights": None, **cases}
-
-    def _sides(self, built: Built) -> dict[str, dict[str, Any]]:
-        return {
-            c: {"bundle": bundle_ref(self.contents, built.bundle), "choice": o[0].label}
-            for c, o in built.choices.items()
-        }
+    def _against(self) -> questions.Against:
+        own = first_of(self, self.build(self.builder.target.source, None))
+        return questions.Against(own, own, own, ("CASES/1m", "CASES/4m"), ("HELD_OUT/odd",), None)
 
 
 def opened(folder: Path, more: str = "") -> Iterator[Whole]:
@@ -230,9 +222,9 @@ def test_an_honest_kernel_is_not_refused(triple: Whole, any_order: Whole, name: 
 @pytest.mark.gpu
 def test_what_was_looked_at_is_said(triple: Whole) -> None:
     judged = triple.judged(edited({Y: NOW + Y}))  # other code, or it would not be measured
-    smoke = next(s for s in judged.evidence["stages"] if s["stage"] == "smoke")
+    smoke = next(s for s in judged.stages if s["stage"] == "smoke")
     assert smoke["coverage"]["counts"]["configurations"] == [2, 6]
-    found = next((s for s in judged.evidence["stages"] if s["stage"] == "numerics"), None)
+    found = next((s for s in judged.stages if s["stage"] == "numerics"), None)
     if found:
         ran, of = found["coverage"]["counts"]["strains"]
         assert found["coverage"]["counts"]["configurations"] == [6, 6] and 10 < ran < of

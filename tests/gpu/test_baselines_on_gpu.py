@@ -13,7 +13,8 @@ from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.isolation import box
-from pgo_agent.sandbox.judge.gpu_judge import GpuJudge, bundle_ref, visible_gpu
+from pgo_agent.sandbox.judge.gpu_judge import GpuJudge, visible_gpu
+from pgo_agent.sandbox.judge.questions import Hello, Sweep, SweepEntry, SweptEntry, bundle_ref
 
 from tests.agent.command_line import Done, pgo
 from tests.conftest import TARGETS
@@ -26,33 +27,33 @@ STORE = "    tl.store(c_ptrs, acc, mask"
 ROUGH = "    if BLOCK_M == 64 and BLOCK_N == 128:\n        acc = acc.to(tl.bfloat16).to(tl.float32)\n" + STORE
 
 
-def sweep(folder: Path, text: str) -> list[dict[str, Any]]:
+def sweep(folder: Path, text: str) -> tuple[SweptEntry, ...]:
     """What the judge says of every configuration of the file's own list."""
     path = folder / "fp8_gemm.py"
     path.write_text(text)
     subject, contents = target.read(path), ContentStore(folder / "shelf")
     judge = GpuJudge(subject, gpu=visible_gpu() or "0")
     with closing(judge):
-        judge.ask("sweep", entries=[])
-        device = devices.named(judge.environment["gpu"])
+        judge.ask(Hello())
+        device = devices.named(judge.environment.gpu or "")
         if device is None or device.key not in ("h100", "h200"):
             pytest.skip("fp8 tensor cores of another kind")
         built = Builder(subject, device, box.choose(), contents).build(subject.source, {"CASES": None}, None, 8)
         assert built.ok and not built.failures, built.failures
         bundle = bundle_ref(contents, built.bundle)
-        entries = [{"bundle": bundle, "case": CASE, "choice": c.label, "own": True} for c in built.choices[CASE]]
-        found: list[dict[str, Any]] = judge.ask("sweep", entries=entries)["entries"]
-    return found
+        entries = tuple(SweepEntry(bundle, CASE, c.label, own=True) for c in built.choices[CASE])
+        return judge.ask(Sweep(entries)).entries
 
 
 @pytest.mark.gpu
 def test_all_configurations_of_an_fp8_gemm_are_right_by_the_tensor_cores_own_errors(tmp_path: Path) -> None:
     found = sweep(tmp_path, GEMM.read_text() + SMALLER)
     assert len(found) == 36
-    assert {e["choice"]: e["problem"] for e in found if e["problem"]} == {}
-    told = {e["check"]["yardstick"] for e in found}
+    assert {e.choice: e.problem for e in found if e.problem} == {}
+    checks: dict[str, Any] = {e.choice: e.check for e in found}
+    told = {check["yardstick"] for check in checks.values()}
     assert told == {"fp8 tensor core accumulation (14 bits)"}, "by the hardware itself, not by the formula"
-    errors = {e["choice"]: e["check"]["errors"][0]["mean"] for e in found}
+    errors = {choice: check["errors"][0]["mean"] for choice, check in checks.items()}
     by_warp_groups = [x for c, x in errors.items() if "BLOCK_M=64" in c]
     assert min(by_warp_groups) > 10 * max(x for c, x in errors.items() if "BLOCK_M=64" not in c)
 
@@ -62,9 +63,9 @@ def test_a_wrong_configuration_is_timed_too_and_only_named_wrong(tmp_path: Path)
     text = GEMM.read_text()
     assert STORE in text
     found = sweep(tmp_path, text.replace(STORE, ROUGH) + SMALLER)
-    wrong = {e["choice"] for e in found if e["problem"]}
+    wrong = {e.choice for e in found if e.problem}
     assert wrong and all("BLOCK_M=64 BLOCK_N=128" in c for c in wrong)
-    assert all(e["ms"] for e in found)
+    assert all(e.ms for e in found)
 
 
 @pytest.fixture(scope="module")

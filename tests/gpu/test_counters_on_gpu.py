@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from pgo_agent.sandbox import target
-from pgo_agent.sandbox.judge.gpu_judge import bundle_ref
+from pgo_agent.sandbox.judge.questions import Sweep, SweepEntry, bundle_ref
 from pgo_agent.sandbox.profile.backend import Workbench
 from pgo_agent.sandbox.profile.counters import metrics
 from pgo_agent.sandbox.profile.counters.collect import take
@@ -52,9 +52,8 @@ def addition(tmp_path_factory: pytest.TempPathFactory) -> Taken:
 def taken(path: Path, name: str, folder: Path) -> Taken:
     with placed(path, name, folder) as p:  # closed behind it: two processes on one GPU would disturb each other
         bundle = bundle_ref(p.builder.contents, p.place.bundle)
-        entry = {"case": p.place.case, "bundle": bundle, "choice": p.place.choice}
-        (timed,) = p.judge.ask("sweep", entries=[entry])["entries"]
-    assert not timed["problem"], timed
+        (timed,) = p.judge.ask(Sweep((SweepEntry(bundle, p.place.case, p.place.choice),))).entries
+    assert not timed.problem, timed
     profile = profile_static(Workbench(p.builder), p.builder.target.source, p.place.bundle, p.place.case)[
         p.place.kernel
     ]
@@ -65,7 +64,7 @@ def taken(path: Path, name: str, folder: Path) -> Taken:
         pytest.skip(found.why)
     print(f"\n{found.tool}, {found.kernel}: {found.speed_of_light}, stalls {found.stalls}, {found.dram_bytes} bytes")
     moved = target.load(path, "pgo_counted").bytes_moved({"n": ELEMENTS}) if name == ADDITION[1] else 0.0
-    return Taken(found, profile, statistics.median(timed["ms"]) / 1e3, moved)
+    return Taken(found, profile, statistics.median(timed.ms) / 1e3, moved)
 
 
 @pytest.mark.gpu

@@ -24,6 +24,7 @@ from pgo_agent.sandbox.judge import gpus
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 from pgo_agent.sandbox.judge.gpu_lock import GpuLock
 from pgo_agent.sandbox.judge.pool import GpuPool
+from pgo_agent.sandbox.judge.questions import Environment, Peaks
 
 from tests.agent import breaking
 from tests.agent.command_line import command, pgo, write
@@ -48,16 +49,16 @@ def test_each_judge_process_is_on_the_gpu_that_evidence_names() -> None:
     found = gpus.usable()
     judges = GpuPool([GpuJudge(target.read(FA_FWD), gpu=g.uuid, lock=GpuLock(g)) for g in found])
 
-    def asked() -> dict[str, Any]:
-        judges.ask("peaks", case="CASES/d128-4k")
-        return dict(judges.environment)
+    def asked() -> Environment:
+        judges.ask(Peaks("CASES/d128-4k"))
+        return judges.environment
 
     try:
         told = [e for _, e in judges.together({str(i): asked for i in range(2 * len(found))})]
     finally:
         judges.close()
-    assert {(e["uuid"], e["index"]) for e in told} == {(g.uuid, g.index) for g in found}
-    assert all(e["uuid"] == f"GPU-{e['cuda_uuid']}" for e in told)
+    assert {(e.uuid, e.index) for e in told} == {(g.uuid, g.index) for g in found}
+    assert all(e.uuid == f"GPU-{e.cuda_uuid}" for e in told)
 
 
 def test_a_run_spreads_over_the_gpus_and_says_where_each_case_and_candidate_was_measured(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pgo_agent.agent.evaluation.safety_checks import hazard
@@ -20,7 +19,21 @@ from pgo_agent.sandbox.build.result import Built
 from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.isolation import box
-from pgo_agent.sandbox.judge.gpu_judge import GpuJudge, bundle_ref, visible_gpu
+from pgo_agent.sandbox.judge import questions
+from pgo_agent.sandbox.judge.gpu_judge import GpuJudge, visible_gpu
+from pgo_agent.sandbox.judge.questions import (
+    Against,
+    Idle,
+    PeakRates,
+    Peaks,
+    Problem,
+    Race,
+    Side,
+    Sweep,
+    SweepEntry,
+    bundle_ref,
+    plan_ref,
+)
 from pgo_agent.sandbox.judge.results import memcheck
 
 ROOT = Path(__file__).parents[2]
@@ -54,11 +67,11 @@ class Gate:
         self.contents = ContentStore(folder)
         self.known: dict[tuple[str, int | None], Built] = {}
         self.judge = GpuJudge(subject, gpu=visible_gpu() or "0")
-        self.judge.ask("sweep", entries=[])  # starts the process, which says what GPU it has
-        device = devices.named(self.judge.environment["gpu"])
+        self.judge.ask(Sweep(()))  # starts the process, which says what GPU it has
+        device = devices.named(self.judge.environment.gpu or "")
         if device is None:
             self.judge.close()
-            pytest.skip(f"sandbox/devices.py does not know {self.judge.environment['gpu']}")
+            pytest.skip(f"sandbox/devices.py does not know {self.judge.environment.gpu}")
         self.builder = Builder(subject, device, box.choose(), self.contents)
 
     def build(self, source: str, limit: int | None) -> Built:
@@ -71,13 +84,15 @@ class Gate:
     def verdict(self, source: str) -> Judgement:
         """What the judge says of a candidate's first configuration, against the first of the kernel as shipped."""
         shipped, candidate = self.build(self.builder.target.source, 1), self.build(source, 1)
-        side = {
-            case: {"bundle": bundle_ref(self.contents, shipped.bundle), "choice": choices[0].label}
-            for case, choices in shipped.choices.items()
-        }
-        fields: dict[str, Any] = {"incumbent": side, "shipped": side, "tuned": side, "weights": None}
-        bundle = {"bundle": bundle_ref(self.contents, candidate.bundle)}
-        return self.judge.verdict("judge", candidate=bundle, public=[PUBLIC], held_out=[HELD_OUT], **fields)
+        side = first_of(self, shipped)
+        against = Against(side, side, side, (PUBLIC,), (HELD_OUT,), None)
+        bundle = questions.Whole(bundle_ref(self.contents, candidate.bundle))
+        return self.judge.verdict(questions.Judge.of(bundle, against))
+
+
+def first_of(gate: Gate, built: Built) -> Side:
+    """The first configuration of every case."""
+    return {c: plan_ref(gate.contents, built.bundle, o[0].label) for c, o in built.choices.items()}
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +115,7 @@ def edited(source: str, name: str) -> str:
 def is_level(judged: Judgement) -> bool:
     """Whether a candidate came out as fast as the incumbent, to 2 %."""
     assert judged.verdict == Verdict.SLOWER, judged.reason
-    return bool(abs(judged.evidence["speedup"][1] - 1) < 0.02)
+    return bool(abs((judged.speedup or 0.0) - 1) < 0.02)
 
 
 @pytest.mark.parametrize("name", EDITS)
@@ -114,17 +129,15 @@ def test_every_configuration_of_an_honest_kernel_is_right(tmp_path: Path) -> Non
     try:
         built = gate.build(gate.builder.target.source, None)
         bundle = bundle_ref(gate.contents, built.bundle)
-        entries = [
-            {"bundle": bundle, "case": case, "choice": choice.label}
-            for case, choices in built.choices.items()
-            for choice in choices
-        ]
-        answers = gate.judge.ask("sweep", entries=entries)["entries"]
+        entries = tuple(
+            SweepEntry(bundle, case, choice.label) for case, choices in built.choices.items() for choice in choices
+        )
+        answers = gate.judge.ask(Sweep(entries)).entries
     finally:
         gate.judge.close()
     assert len(answers) == len(entries) == 3 * 2
-    assert {(a["case"], a["choice"]): a["problem"] for a in answers if a["problem"]} == {}
-    assert all(a["ms"] and min(a["ms"]) > 0 for a in answers)
+    assert {(a.case, a.choice): a.problem for a in answers if a.problem} == {}
+    assert all(a.ms and min(a.ms) > 0 for a in answers)
 
 
 @pytest.mark.gpu
@@ -177,8 +190,8 @@ def test_the_sanitizer_refuses_a_wait_that_lets_pass_what_it_is_for(
     twin = variants.sanitized(attention.builder, built.bundle, {PUBLIC: choice.label})
     assert twin.bundle, twin.problem
     attention.judge.fresh()
-    said = {"case": PUBLIC, "choice": choice.label, "stress": False, "sanitized": True}
-    judged = attention.judge.verdict("race", bundle=bundle_ref(attention.contents, twin.bundle), **said)
+    bundle = bundle_ref(attention.contents, twin.bundle)
+    judged = attention.judge.verdict(Race(bundle, PUBLIC, choice.label, stress=False, sanitized=True))
     attention.judge.fresh()
     found = hazard(judged)
     assert (found and found.verdict, judged.verdict) == (verdict, Verdict.CRASHED if verdict else Verdict.CHECKED), (
@@ -189,8 +202,8 @@ def test_the_sanitizer_refuses_a_wait_that_lets_pass_what_it_is_for(
 @pytest.mark.gpu
 def test_a_stress_run_of_an_honest_kernel_gives_the_same_bits_every_time(attention: Gate) -> None:
     built = attention.build(attention.builder.target.source, 1)
-    said = {"case": PUBLIC, "choice": built.choices[PUBLIC][0].label, "stress": True}
-    judged = attention.judge.verdict("race", bundle=bundle_ref(attention.contents, built.bundle), **said)
+    bundle = bundle_ref(attention.contents, built.bundle)
+    judged = attention.judge.verdict(Race(bundle, PUBLIC, built.choices[PUBLIC][0].label, stress=True))
     assert judged.verdict == Verdict.CHECKED, judged.reason
 
 
@@ -208,36 +221,32 @@ def addition(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
     gate.judge.close()
 
 
-def side(gate: Gate, source: str) -> dict[str, dict[str, Any]]:
-    built = gate.build(source, 1)
-    return {
-        c: {"bundle": bundle_ref(gate.contents, built.bundle), "choice": o[0].label} for c, o in built.choices.items()
-    }
+def side(gate: Gate, source: str) -> Side:
+    return first_of(gate, gate.build(source, 1))
 
 
 @pytest.mark.gpu
 def test_a_launch_that_the_outputs_do_not_need_is_found_by_leaving_it_out(addition: Gate) -> None:
     own = addition.builder.target.source
     assert own.count(TWICE) == 1
-    sides = {n: side(addition, t) for n, t in (("shipped", own), ("candidate", own.replace(TWICE, 2 * TWICE)))}
-    assert addition.judge.ask("idle", case="CASES/1m", **sides)["idle"] == ["_add", "_add"]
-    assert addition.judge.ask("idle", case="CASES/1m", **(sides | {"candidate": sides["shipped"]}))["idle"] == []
+    shipped, candidate = side(addition, own), side(addition, own.replace(TWICE, 2 * TWICE))
+    assert addition.judge.ask(Idle("CASES/1m", candidate, shipped)).idle == ("_add", "_add")
+    assert addition.judge.ask(Idle("CASES/1m", shipped, shipped)).idle == ()
 
 
 @pytest.mark.gpu
 def test_the_peaks_are_those_of_hardware_and_are_measured_once(addition: Gate) -> None:
     first, device = addition.judge.environment, addition.builder.device
     addition.judge.fresh()
-    addition.judge.ask("sweep", entries=[])
-    assert (addition.judge.environment["tflops"], addition.judge.environment["gbps"]) == (
-        first["tflops"],
-        first["gbps"],
-    )
-    assert 0.5 * device.fp16_tflops < first["tflops"] < 1.05 * device.fp16_tflops
-    assert 0.6 * device.gbps < first["gbps"] < 1.05 * device.gbps
-    told = addition.judge.ask("peaks", case="CASES/1m")
-    assert (round(told["flops"] / 1e12, 1), round(told["moved"] / 1e9, 1)) == (first["tflops"], first["gbps"])
-    assert "problem" in addition.judge.ask("peaks", case="CASES/none")
+    addition.judge.ask(Sweep(()))
+    assert addition.judge.environment.peaks == first.peaks
+    assert first.tflops and first.gbps
+    assert 0.5 * device.fp16_tflops < first.tflops < 1.05 * device.fp16_tflops
+    assert 0.6 * device.gbps < first.gbps < 1.05 * device.gbps
+    told = addition.judge.ask(Peaks("CASES/1m"))
+    assert isinstance(told, PeakRates)
+    assert (round(told.flops / 1e12, 1), round(told.moved / 1e9, 1)) == (first.tflops, first.gbps)
+    assert isinstance(addition.judge.ask(Peaks("CASES/none")), Problem)
 
 
 @pytest.mark.gpu
@@ -257,9 +266,7 @@ def test_compute_sanitizer_sees_a_read_outside_that_changes_nothing(
     judge = replace(addition.judge, under=(*memcheck.command(), "--log-file", str(log)))
     chosen = side(addition, source)["CASES/1m"]
     try:
-        judge.verdict(
-            "race", bundle=chosen["bundle"], case="CASES/1m", choice=chosen["choice"], stress=False, unguarded=True
-        )
+        judge.verdict(Race(chosen.bundle, "CASES/1m", chosen.choice, stress=False, unguarded=True))
     finally:
         judge.close()
     assert ("Invalid __global__ read" in memcheck.problem(log)) == found, log.read_text()[-2000:]

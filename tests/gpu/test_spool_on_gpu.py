@@ -30,7 +30,7 @@ def device(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The key of this machine's GPU."""
     judge = GpuJudge(target.read(write(tmp_path_factory.mktemp("device"))), gpu=visible_gpu() or "0")
     try:
-        found = devices.named(judge.open()["gpu"])
+        found = devices.named(judge.open().gpu or "")
     finally:
         judge.close()
     if found is None:

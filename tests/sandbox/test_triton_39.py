@@ -13,6 +13,7 @@ from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
+from pgo_agent.sandbox.judge.questions import Check
 from pgo_agent.sandbox.profile.timeline import instrumented_build
 
 ROOT = Path(__file__).parents[2]
@@ -63,7 +64,7 @@ def test_a_kernel_that_records_its_parts_compiles(path: Path, python: str, tmp_p
 def test_a_kernel_is_right_on_its_small_cases_in_its_interpreter(path: Path, python: str) -> None:
     judge = GpuJudge(target.read(path), python, gpu=None)
     try:
-        found = judge.verdict("check", source=judge.target.source)
+        found = judge.verdict(Check(source=judge.target.source))
     finally:
         judge.close()
     assert found.verdict == Verdict.CHECKED, found.reason

@@ -35,6 +35,7 @@ from pgo_agent.agent.run.settings import ProfileVisibility
 from pgo_agent.sandbox.build.builder import triton_version
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import UsageFault
+from pgo_agent.sandbox.json_codec import JsonObject
 from pgo_agent.sandbox.profile.backend import Workbench
 from pgo_agent.sandbox.profile.gluon_api import api
 from pgo_agent.sandbox.profile.timeline.types import Timeline
@@ -108,18 +109,18 @@ def _tensor(x: Mapping[str, Any]) -> str:
     return f"{x.get('dtype', '')}{size}{other}"
 
 
-def _statics(ctx: Context, best: Mapping[str, moves.Best]) -> list[dict[str, Any]]:
+def _statics(ctx: Context, best: Mapping[str, moves.Best]) -> list[JsonObject]:
     """Each build once, with the cases for which it is the best known."""
-    rows: list[dict[str, Any]] = []
+    rows: list[JsonObject] = []
+    cases = list[list[str]]()
     for case, b in best.items():
         fits = cost_model.occupancy(b.static, b.config.get("num_warps", 4), ctx.device)
         row = {k: b.static[k] for k in _STATIC} | asdict(fits) | {"choice": launch_config.said(b.config)}
-        alike = next((f for f in rows if {**f, "cases": 0} == {**row, "cases": 0}), None)
-        if alike is None:
-            rows.append(row | {"cases": [case.split("/", 1)[1]]})
-        else:
-            alike["cases"].append(case.split("/", 1)[1])
-    return rows
+        if row not in rows:
+            rows.append(row)
+            cases.append([])
+        cases[rows.index(row)].append(case.split("/", 1)[1])
+    return [row | {"cases": of_row} for row, of_row in zip(rows, cases, strict=True)]
 
 
 def _launch(source: str, best: Mapping[str, moves.Best]) -> str:

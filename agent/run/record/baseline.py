@@ -5,9 +5,10 @@ cases. Data only; `agent/evaluation/baseline.py` makes it.
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
-from pgo_agent.sandbox.json_codec import OPTIONAL, Record
+from pgo_agent.sandbox.bundle.documents import Config, Static
+from pgo_agent.sandbox.json_codec import OPTIONAL, JsonObject, Record
+from pgo_agent.sandbox.judge.questions import Environment
 
 
 class TimeSource(StrEnum):
@@ -63,14 +64,14 @@ class BaselinePoint(KnownTime):
     bundle: str
     choice: str  # its label in the bundle
     said: str  # how people are shown it
-    config: dict[str, Any]  # launch parameters, with what stands in the text for launches that are not autotuned
+    config: Config  # launch parameters, with what stands in the text for launches that are not autotuned
     plan_id: str
     codes: tuple[str, ...]  # code ids of what it launches
     # their static profiles; left out of the best of each case
-    statics: tuple[dict[str, Any], ...] = field(default=(), metadata=OPTIONAL)
+    statics: tuple[Static, ...] = field(default=(), metadata=OPTIONAL)
     samples: tuple[float, ...] | None = field(default=None, metadata=OPTIONAL)  # ms; None: nothing was measured
     # how its results compare with the reference, as the judge reported
-    check: dict[str, Any] | None = field(default=None, metadata=OPTIONAL)
+    check: JsonObject | None = field(default=None, metadata=OPTIONAL)
     taken_on: dict[str, str] | None = field(default=None, metadata=OPTIONAL)  # UUID and index of the GPU
 
 
@@ -106,7 +107,7 @@ class Baseline(Record):
     points: tuple[BaselinePoint, ...]
     unfit: tuple[Unfit, ...]
     failures: tuple[str, ...]  # of builds: a line each
-    environment: dict[str, Any] | None  # of the GPU that measured; None: nothing was measured
+    environment: Environment | None  # of the GPU that measured; None: nothing was measured
 
     def best(self, side: str) -> Best:
         """Return the configurations of a side. Raises KeyError for an unknown side."""

@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 
 from pgo_agent.agent.run.record.database import Database
-from pgo_agent.sandbox.gate.verdict import Judgement, Verdict, from_json
+from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 
 LOOKED, MEASURED = "looked at", "measured"
 
@@ -42,7 +42,9 @@ def add(db: Database, run: str, waiting: Waiting) -> None:
 def of(db: Database, run: str) -> dict[str, Waiting]:
     """Return candidate -> its waiting judgement, of those without a verdict."""
     rows = db.rows("SELECT candidate, judged, speedup, seconds FROM measured WHERE run = ?", (run,))
-    waiting = (Waiting(r["candidate"], from_json(json.loads(r["judged"])), r["speedup"], r["seconds"]) for r in rows)
+    waiting = (
+        Waiting(r["candidate"], Judgement.from_json(json.loads(r["judged"])), r["speedup"], r["seconds"]) for r in rows
+    )
     return {w.candidate: w for w in waiting}
 
 

@@ -3,7 +3,6 @@
 import json
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
 
 from pgo_agent.agent.run.facts import RunFacts
 from pgo_agent.agent.run.record import run_summary
@@ -11,6 +10,7 @@ from pgo_agent.agent.run.record.baseline import Baseline
 from pgo_agent.agent.run.record.run_summary import FailedRun, MeasuredRun, RunSummary
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.sandbox.errors import EnvironmentFault
+from pgo_agent.sandbox.judge.questions import Environment
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Run:
             raise self._damaged("summary", e) from None
 
     @property
-    def environment(self) -> dict[str, Any] | None:
+    def environment(self) -> Environment | None:
         """Return the environment of the GPU that measured last; None: nothing was measured. Raises EnvironmentFault."""
         if isinstance(self.summary, MeasuredRun):
             return self.summary.environment

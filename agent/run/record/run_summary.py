@@ -5,10 +5,11 @@ or, without a GPU, a ranking of what was built. Data only; `agent/search/finish.
 import json
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
 
 from pgo_agent.agent.run.record.baseline import TimeSource, Unfit
+from pgo_agent.sandbox.gate.coverage import Coverage
 from pgo_agent.sandbox.json_codec import OPTIONAL, Malformed, Record
+from pgo_agent.sandbox.judge.questions import Environment
 
 Bounds = tuple[float, float, float]  # of a ratio: low, middle, high
 
@@ -70,7 +71,7 @@ class RankedCandidate(Record):
     relative: float | None  # its time over the tuned baseline's; None: unknown
     how: str  # the source of that number, in words
     cases: dict[str, KnownRate]  # its best new configuration
-    coverage: dict[str, Any]  # what its verdict rests on, as JSON
+    coverage: Coverage  # what its verdict rests on
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class MeasuredRun(Record):
     against: dict[str, Bounds]  # baseline -> how many times faster the winner is: geometric mean; empty without one
     cases: dict[str, CaseRates]
     times: dict[str, dict[str, tuple[float, ...]]]  # case -> side -> ms, in the order of the rounds
-    environment: dict[str, Any]  # of the GPU
+    environment: Environment
     sides: dict[str, dict[str, LaunchedPlan]]  # baseline or id of the winner -> case -> plan
     autotuned: dict[str, Picked]
     unfit: tuple[Unfit, ...]

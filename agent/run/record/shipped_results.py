@@ -7,13 +7,14 @@ their GPU and versions; they are never mixed with measurements of this machine.
 import json
 import re
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import resources
 from typing import Any
 
 from pgo_agent.agent.run.record.candidate import candidate_id
+from pgo_agent.sandbox.judge.questions import Environment
 
 _SMALL = re.compile(r"^SMALL = \{(?:[^\n]*\}\n|\n.*?^\}\n)", re.M | re.S)
 EVALUATIONS = ("plan", "run", "mutant")  # what their files begin with
@@ -24,7 +25,7 @@ class Recorded:
     ms: float  # median of the raw samples
     samples: tuple[float, ...]
     finalist: bool  # timed side by side with the other finalists of its case
-    environment: dict[str, Any]
+    environment: Environment
     commit: str
 
 
@@ -44,13 +45,12 @@ def judged(source: str, device: str) -> tuple[str, float | None] | None:
 
 @cache
 def _plans() -> dict[tuple[str, str], Recorded]:
-    return {
-        (r["plan_id"], r["environment"]["gpu"]): Recorded(
-            statistics.median(r["ms"]), tuple(r["ms"]), r["finalist"], r["environment"], r["commit"]
-        )
-        for r in rows()
-        if r["what"] == "sweep"
-    }
+    return {(r["plan_id"], r["environment"]["gpu"]): _recorded(r) for r in rows() if r["what"] == "sweep"}
+
+
+def _recorded(r: Mapping[str, Any]) -> Recorded:
+    on = Environment.from_json(r["environment"])
+    return Recorded(statistics.median(r["ms"]), tuple(r["ms"]), r["finalist"], on, r["commit"])
 
 
 @cache

@@ -7,7 +7,7 @@ the order in which they were added: the wall clock may jump. Relies on `database
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -24,12 +24,15 @@ from pgo_agent.agent.run.record.run import Run
 from pgo_agent.agent.run.record.run_summary import RunSummary
 from pgo_agent.agent.run.record.settings_json import decode, encode
 from pgo_agent.agent.run.settings import RunSettings
+from pgo_agent.sandbox import json_codec
 from pgo_agent.sandbox.build.result import Built
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.gate import reason as reasons
 from pgo_agent.sandbox.gate.reason import Reason
 from pgo_agent.sandbox.gate.verdict import Judgement
 from pgo_agent.sandbox.judge.gpus import Gpu
+
+Times = dict[str, dict[str, tuple[float, ...]]]  # case -> side -> ms
 
 
 @dataclass(frozen=True)
@@ -222,7 +225,7 @@ class Store(Database):
         """Record a verdict with its evidence and raw samples. A candidate that has one keeps it."""
         body = dict(judged.evidence)
         against = body.pop("incumbent", None)
-        timed = {stage: body.pop(stage, {}) for stage in ("quick", "time")}
+        timed = {stage: json_codec.from_json(Times, body.pop(stage, {})) for stage in ("quick", "time")}
         with self.transaction() as db:
             why = json.dumps(judged.why.as_json())
             values = (str(judged.verdict), judged.stage, judged.reason, why, speedup, seconds, against, run, candidate)
@@ -269,7 +272,7 @@ def why_of(row: sqlite3.Row) -> Reason | None:
     return None if row["reason"] is None else reasons.from_json(row["reason"], _json(row["why"]))
 
 
-def _insert_samples(db: sqlite3.Connection, key: tuple[str, str, str], cases: Mapping[str, Mapping[str, Any]]) -> None:
+def _insert_samples(db: sqlite3.Connection, key: tuple[str, str, str], cases: Times) -> None:
     for case, sides in cases.items():
         for side, ms in sides.items():
             db.execute("INSERT OR REPLACE INTO samples VALUES (?, ?, ?, ?, ?, ?)", (*key, case, side, json.dumps(ms)))

@@ -236,7 +236,7 @@ def times(i: Interval) -> str:
 
 
 def _how(s: Session, run: Run) -> str:
-    gpu = (run.environment or {}).get("gpu", "a GPU")
+    gpu = run.environment.gpu if run.environment else "a GPU"
     weights = ", ".join(f"{c} {w:g}" for c, w in s.weights.items())
     weighed = f"; cases are weighted: {weights}" if weights else ""
     noise = f"; as shipped against itself: {times(s.noise)}" if s.noise else ""

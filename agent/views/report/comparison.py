@@ -14,7 +14,7 @@ from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.views import diff, show
 from pgo_agent.agent.views.diff import DiffSide, Kernel
 from pgo_agent.agent.views.report.timings import LABELS, short
-from pgo_agent.sandbox import devices
+from pgo_agent.sandbox import devices, json_codec
 from pgo_agent.sandbox.profile import nvidia
 
 AROUND = 3  # lines of context in a diff
@@ -109,7 +109,7 @@ def _resources(store: Store, run: Run, label: str, choice: str, k: Kernel) -> Re
         room.most_warps if room else None,
         " and ".join(room.limiter) if room else "",
         ", ".join(s["notes"]),
-        s["sass"].get("all"),
+        json_codec.from_json(int | None, s["sass"].get("all")),
     )
 
 

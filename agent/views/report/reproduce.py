@@ -1,9 +1,9 @@
 """How to reproduce a run: its machine, versions and settings, and commands for a shell."""
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from pgo_agent.agent.llm.models import EMBEDDED
 from pgo_agent.agent.run import settings
@@ -11,21 +11,22 @@ from pgo_agent.agent.run.record.candidate import Candidate
 from pgo_agent.agent.run.record.run import Run
 from pgo_agent.agent.run.settings import SEARCH
 from pgo_agent.sandbox import devices
+from pgo_agent.sandbox.judge.questions import NOWHERE, Environment
 
 UNTOLD = "not recorded"
 
 
 def environment(run: Run) -> Iterator[tuple[str, str]]:
     """Yield the names and values of a run's environment."""
-    measured = run.environment or {}
+    measured = run.environment or NOWHERE
     yield "GPU", _gpu(run, measured)
     if measured:
-        cuda = f", CUDA {measured['cuda_driver']}" if measured.get("cuda_driver") else ""
-        yield "driver", f"{measured.get('driver') or UNTOLD}{cuda}"
-        yield "torch", str(measured.get("torch") or UNTOLD)
+        cuda = f", CUDA {measured.cuda_driver}" if measured.cuda_driver else ""
+        yield "driver", f"{measured.driver or UNTOLD}{cuda}"
+        yield "torch", measured.torch or UNTOLD
     yield "triton", _triton(run, measured)
-    if measured.get("python"):
-        yield "Python", str(measured["python"])
+    if measured.python:
+        yield "Python", measured.python
     yield "pgo-agent", _ours(run)
     yield "kernel file", f"{Path(run.target).name}, SHA-256 of its text and contract {run.digest}"
     yield "run", f"{run.id}, begun {run.created}; {run.seconds:.0f} s, of these {run.gpu_seconds:.0f} s of the GPU"
@@ -34,16 +35,16 @@ def environment(run: Run) -> Iterator[tuple[str, str]]:
         yield "models", ", ".join(f"{role}: {_near(name)}" for role, name in models.items())
 
 
-def _gpu(run: Run, measured: Mapping[str, Any]) -> str:
+def _gpu(run: Run, measured: Environment) -> str:
     if not measured:
         return f"none; compiled for {devices.find(run.device).name}"
-    peaks = [f"{measured[k]:g} {unit}" for k, unit in (("tflops", "TFLOP/s"), ("gbps", "GB/s")) if measured.get(k)]
+    peaks = [f"{peak:g} {unit}" for unit, peak in measured.peaks.items() if peak]
     reached = f"; this one was seen to reach {' and '.join(peaks)}" if peaks else ""
-    return f"{measured.get('gpu', UNTOLD)}{reached}"
+    return f"{measured.gpu or UNTOLD}{reached}"
 
 
-def _triton(run: Run, measured: Mapping[str, Any]) -> str:
-    compiled, there = run.facts.triton, measured.get("triton")
+def _triton(run: Run, measured: Environment) -> str:
+    compiled, there = run.facts.triton, measured.triton
     if compiled and there and compiled != there:
         return f"{compiled} compiled; {there} on the GPU's machine"
     return str(compiled or there or UNTOLD)

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.coverage import NOTHING, Coverage
+from pgo_agent.sandbox.json_codec import JsonObject
 
 
 class Kind(StrEnum):
@@ -58,7 +58,7 @@ class Finding:
         """Whether something is wrong with the program."""
         return self.kind not in (Kind.NONE, Kind.UNDECIDED)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         fields = {"kind": str(self.kind), "sentence": self.sentence, "trace": list(self.trace)}
         loops = {at: vars(seen) for at, seen in self.loops.items()}
         return fields | {"coverage": self.coverage.as_json(), "loops": loops, "unsettled": self.unsettled}
@@ -67,5 +67,5 @@ class Finding:
 def from_json(x: Mapping[str, Any]) -> Finding:
     """Read what `as_json` gave."""
     loops = {at: Seen(**seen) for at, seen in x["loops"].items()}
-    covered = coverage.from_json(x["coverage"])
+    covered = Coverage.from_json(x["coverage"])
     return Finding(Kind(x["kind"]), x["sentence"], tuple(x["trace"]), covered, loops, x["unsettled"])

@@ -8,10 +8,11 @@ rule, the verdict is `undecided`.
 from collections.abc import Iterator
 from dataclasses import replace
 
+from pgo_agent.sandbox.bundle.documents import PlanDocument
 from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.barriers.launches import is_secret
 from pgo_agent.sandbox.gate.coverage import NOTHING, Coverage
-from pgo_agent.sandbox.gate.evidence import Evidence, Plan, Side
+from pgo_agent.sandbox.gate.evidence import Evidence, Side
 from pgo_agent.sandbox.gate.reason import plain, quoted
 from pgo_agent.sandbox.gate.synchronisation import block_waits, dependent_launch, initial_memory, publication
 from pgo_agent.sandbox.gate.synchronisation.dependent_launch import Text, storages
@@ -102,7 +103,7 @@ def _kernel(side: Side, key: str, text: Text) -> tuple[list[Finding], Coverage]:
     return findings, covered + coverage.of(skipped if len(steps) > MOST_LAUNCHES else {})
 
 
-def _launches(side: Side, key: str) -> Iterator[tuple[str, Plan, int]]:
+def _launches(side: Side, key: str) -> Iterator[tuple[str, PlanDocument, int]]:
     """Give the launches of a kernel in plans, public cases first; equal launches once."""
     seen: list[object] = []
     for case, plans in sorted(side.plans.items(), key=lambda c: is_secret(c[0])):

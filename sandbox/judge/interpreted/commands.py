@@ -15,8 +15,8 @@ import json
 import secrets
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -33,18 +33,21 @@ from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.interpreter import tensors
 from pgo_agent.sandbox.interpreter.floats import INTERPRETED
 from pgo_agent.sandbox.isolation import box
+from pgo_agent.sandbox.judge import questions
 from pgo_agent.sandbox.judge.interpreted.cases import Trial, floats, large, params
 from pgo_agent.sandbox.judge.interpreted.outcome import Covered, verdict
 from pgo_agent.sandbox.judge.interpreted.progress import watched
 from pgo_agent.sandbox.judge.interpreted.result_comparison import CPU, ResultComparison
 from pgo_agent.sandbox.judge.interpreted.stress_trials import Pair, StressTrials
+from pgo_agent.sandbox.judge.questions import CHECK_SECONDS, Check
 from pgo_agent.sandbox.judge.results import numerics
 from pgo_agent.sandbox.judge.results.checks import Announce
 from pgo_agent.sandbox.judge.results.stress_inputs import StressInput
 
-SECONDS = 120.0  # for one candidate on all small cases, unless a request says otherwise
 CONFIGS = 3  # of each small case at least (one with stress inputs); then others while time is left
-OWN_SECONDS = 60.0  # of SECONDS, after which no optional run begins: held-out cases, the own kernel's stress inputs
+OWN_SECONDS = (
+    60.0  # of CHECK_SECONDS, after which no optional run begins: held-out cases, the own kernel's stress inputs
+)
 
 
 class CpuWorker:
@@ -57,9 +60,9 @@ class CpuWorker:
         self.own: tuple[float, Judgement, Covered] | None = None  # of the target's own kernel, and its time limit
         self.comparison: ResultComparison
 
-    def open(self, request: dict[str, Any]) -> dict[str, Any]:
+    def open(self, asked: questions.Open) -> questions.Environment:
         self.announce("import the target", 120.0)
-        self.target = target.read(Path(request["path"]))
+        self.target = target.read(Path(asked.path))
         try:
             self.module = target.load(self.target.contract_path, "pgo_target")
         except Exception as e:
@@ -67,24 +70,24 @@ class CpuWorker:
                 f"{self.target.contract_path} cannot be imported: {type(e).__name__}: {e}", "fix it"
             ) from e
         self.comparison = ResultComparison(self.module, self.stress)
-        self.device = request["device"]
-        self.box = box.choose(request["sandbox"], request["python"])
-        if request.get("forks") is not None:
-            self.box.borrow(box.INTERPRETER, request["forks"])
-        return {"gpu": None, "torch": torch.__version__}
+        self.device = asked.device
+        self.box = box.choose(asked.sandbox, asked.python)
+        if asked.forks is not None:
+            self.box.borrow(box.INTERPRETER, asked.forks)
+        return questions.Environment(gpu=None, torch=str(torch.__version__))
 
     def rest(self) -> None:
         """Do nothing: there is no GPU to release."""
 
-    def hello(self, _request: dict[str, Any]) -> dict[str, Any]:
+    def hello(self, _: questions.Hello) -> questions.Nothing:
         """Return nothing: the target is open."""
-        return {}
+        return questions.Nothing()
 
-    def peaks(self, _request: dict[str, Any]) -> dict[str, Any]:
+    def peaks(self, _: questions.Peaks) -> questions.Problem:
         """Return a problem: nothing is timed here."""
-        return {"problem": "this judge has no GPU"}
+        return questions.Problem("this judge has no GPU")
 
-    def check(self, request: dict[str, Any]) -> dict[str, Any]:
+    def check(self, asked: Check) -> Judgement:
         """Run one candidate's source on the small cases, with fresh seeds, and return the verdict.
 
         Raises Killed when every interpreter process is killed, and EnvironmentFault when the disk is full. Untrusted
@@ -93,21 +96,21 @@ class CpuWorker:
         if self.module is None:
             raise Fault("no target is open", "send the command `open` first")
         try:
-            judged = self._check(self.module, Asked.of(request))
+            judged = self._check(self.module, asked)
         except Killed as e:
-            if not request.get("foreign"):
+            if not asked.foreign:
                 raise
             judged = Judgement(Verdict.UNDECIDED, "interpreter", quoted(e.message))
         if judged.verdict not in (Verdict.CHECKED, Verdict.BUILT):
             room(Path(tempfile.gettempdir()))
-        return judged.as_json()
+        return judged
 
-    def _check(self, module: ModuleType, asked: "Asked") -> Judgement:
+    def _check(self, module: ModuleType, asked: Check) -> Judgement:
         is_target = asked.source == self.target.source
         if is_target and self.own is not None and self.own[0] >= asked.seconds:
             return self._target_again(asked)
         if self.stress.passed is None and not is_target:
-            self._check(module, Asked(self.target.source))
+            self._check(module, Check(self.target.source))
         if is_target:
             self.stress.begin()
         began = time.monotonic()
@@ -116,14 +119,14 @@ class CpuWorker:
         judged = self._attempts(module, asked, trials, covered) if trials else verdict(covered, {"numerics": []})
         if is_target:
             taken = time.monotonic() - began
-            if judged.verdict == Verdict.CHECKED and taken < asked.begin_by:
+            if judged.verdict == Verdict.CHECKED and taken < _begin_by(asked):
                 later = replace(asked, seconds=asked.seconds - taken)
                 judged = self._elsewhere(module, later, trials, covered, judged)
             self.own = asked.seconds, judged, covered
         return judged
 
     def _elsewhere(
-        self, module: ModuleType, asked: "Asked", trials: list[Trial], covered: Covered, judged: Judgement
+        self, module: ModuleType, asked: Check, trials: list[Trial], covered: Covered, judged: Judgement
     ) -> Judgement:
         """Try the own kernel's stress inputs that it did not pass on another case; add what came of it."""
         cases = [t.case for t in trials if not t.stress_input and not t.held_out and floats(t.inputs)]
@@ -131,10 +134,9 @@ class CpuWorker:
         found = self._attempts(module, asked, further, covered) if further else judged
         if found is judged or found.verdict != Verdict.CHECKED:
             return judged
-        comparisons = [*judged.evidence["numerics"], *found.evidence["numerics"]]
-        return replace(found, evidence=found.evidence | {"numerics": comparisons})
+        return replace(found, evidence={**found.evidence, "numerics": [*judged.compared, *found.compared]})
 
-    def _target_again(self, asked: "Asked") -> Judgement:
+    def _target_again(self, asked: Check) -> Judgement:
         """Return the stored verdict on the target's own kernel: it is asked for as baseline and as candidate."""
         _, judged, covered = self.own or (
             0.0,
@@ -145,7 +147,7 @@ class CpuWorker:
             return judged
         return verdict(replace(covered, wanted=asked.kernels), judged.evidence)
 
-    def _attempts(self, module: ModuleType, asked: "Asked", trials: list[Trial], covered: Covered) -> Judgement:
+    def _attempts(self, module: ModuleType, asked: Check, trials: list[Trial], covered: Covered) -> Judgement:
         for _ in range(box.ATTEMPTS):
             self.announce("interpreter", asked.seconds + 60.0)
             with tempfile.TemporaryDirectory() as name, writing(Path(name)):
@@ -191,7 +193,7 @@ class CpuWorker:
         return Trial(name, seed, inputs, stress_input)
 
     def _run(
-        self, module: ModuleType, asked: "Asked", trials: list[Trial], folder: Path, covered: Covered
+        self, module: ModuleType, asked: Check, trials: list[Trial], folder: Path, covered: Covered
     ) -> Judgement | None:
         """Run one boxed process and return the verdict; None when somebody killed it."""
         _, candidate = place(folder, self.target, asked.source)
@@ -203,9 +205,9 @@ class CpuWorker:
             "cases": described,
             "configs": {t.label: 1 if t.stress_input or t.held_out else CONFIGS for t in trials},
             "late": [t.label for t in trials if t.held_out or (t.stress_input and is_target)],
-            "begin_by": asked.begin_by,
+            "begin_by": _begin_by(asked),
             "plain": [t.label for t in trials if not t.stress_input and not t.held_out],
-            "more_until": asked.begin_by,
+            "more_until": _begin_by(asked),
             "seed": secrets.randbits(32),
             "until": time.monotonic() + asked.seconds - max(5.0, asked.seconds / 12),
             "device": self.device,
@@ -226,7 +228,7 @@ class CpuWorker:
 
     def _read(
         self,
-        asked: "Asked",
+        asked: Check,
         trials: list[Trial],
         out: Path,
         covered: Covered,
@@ -250,25 +252,12 @@ class CpuWorker:
         )
 
 
-@dataclass(frozen=True)
-class Asked:
-    """The fields of a request."""
-
-    source: str
-    seconds: float = SECONDS
-    kernels: tuple[str, ...] = ()  # that the candidate's plans launch in public cases; empty: not given
-
-    @property
-    def begin_by(self) -> float:
-        """Seconds after which no optional run begins."""
-        return self.seconds * OWN_SECONDS / SECONDS
-
-    @classmethod
-    def of(cls, request: dict[str, Any]) -> "Asked":
-        return cls(request["source"], request.get("seconds") or SECONDS, tuple(request.get("kernels") or ()))
+def _begin_by(asked: Check) -> float:
+    """Return the seconds after which no optional run begins."""
+    return asked.seconds * OWN_SECONDS / CHECK_SECONDS
 
 
-def _sizes(module: ModuleType) -> dict[str, dict[str, Any]]:
+def _sizes(module: ModuleType) -> dict[str, Mapping[str, object]]:
     """Return the parameters of every case, by its name with the section; small cases by their name alone."""
     sections = {PUBLIC: module.CASES, "": module.SMALL, HELD_OUT: module.HELD_OUT}
     return {f"{section}{name}": dict(p) for section, cases in sections.items() for name, p in cases.items()}

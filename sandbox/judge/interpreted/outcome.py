@@ -128,7 +128,7 @@ class Covered:
         return quoted(f"{', '.join(unseen)}: {words}") if unseen else NONE
 
 
-def verdict(covered: Covered, evidence: dict[str, Any]) -> Judgement:
+def verdict(covered: Covered, evidence: Mapping[str, object]) -> Judgement:
     """Return the verdict where nothing wrong was found: `checked`, or `built` with the reason."""
     total, lacking = covered.coverage(), covered.lacking()
     if lacking:

@@ -45,7 +45,7 @@ class ResultComparison:
         covered: Covered,
     ) -> Judgement:
         """Return the verdict on results by label of trial; note in `covered` what they cover."""
-        checks: list[dict[str, Any]] = []
+        checks: list[object] = []
         for trial in trials:
             runs = results.get(trial.label, [])
             if trial.stress_input and is_target:
@@ -62,7 +62,7 @@ class ResultComparison:
                     if run is not runs[0] and run.get("config"):  # others were right, or not tried in this case
                         within = quoted(f"; in its configuration {run['config']}"[:300])
                         outcome = replace(outcome, why=outcome.why + within)
-                    evidence = {"numerics": [*checks, *outcome.evidence.get("numerics", [])]}
+                    evidence = {"numerics": [*checks, *outcome.compared]}
                     return replace(outcome, evidence=evidence, coverage=covered.coverage(ended=False))
                 if isinstance(outcome, str):
                     covered.says_nothing(trial, run, outcome)

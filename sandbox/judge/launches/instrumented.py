@@ -6,7 +6,7 @@ compressed into the content store; `sandbox/profile/timeline/decode.py` reads th
 """
 
 import zlib
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from pgo_agent.sandbox.bundle.schema import Launch
 from pgo_agent.sandbox.bundle.store import RECORDS, ContentStore
 from pgo_agent.sandbox.guard_zones import NAN
 from pgo_agent.sandbox.judge.launches.plan_executor import Replay, synchronize
+from pgo_agent.sandbox.judge.questions import Problem, Recorded, Recording, Timeline
 from pgo_agent.sandbox.judge.results.checks import STEP_SECONDS, Pick, TargetSession
 from pgo_agent.sandbox.judge.timing import timer
 
@@ -22,16 +23,7 @@ WARM = 2  # launches before the first that counts
 DISTURBED = 3  # rounds of the ratio of times
 
 
-@dataclass(frozen=True)
-class Wanted:
-    case: str
-    kernel: str  # key of the instrumented build
-    repeats: int
-    blocks: int  # most blocks whose records are fetched; of the others only headers
-    contents: ContentStore
-
-
-def record(bench: TargetSession, instrumented: Pick, plain: Pick, wanted: Wanted) -> dict[str, Any]:
+def record(bench: TargetSession, instrumented: Pick, plain: Pick, wanted: Timeline) -> Recorded | Problem:
     """Record repeated launches; return artefacts with all headers and some records, and the cost of recording.
 
     Records the first launch of the kernel. Each repeat takes other blocks, evenly spaced.
@@ -42,19 +34,14 @@ def record(bench: TargetSession, instrumented: Pick, plain: Pick, wanted: Wanted
     try:
         scratch = _scratch(ours, wanted.kernel)
         if scratch is None:
-            return {"problem": f"the bundle launches no instrumented kernel {wanted.kernel[:12]}"}
+            return Problem(f"the bundle launches no instrumented kernel {wanted.kernel[:12]}")
         sums = [_outputs(bench, r) for r in (theirs, ours)]
         for _ in range(WARM):
             _launched(bench, ours)
-        repeats = [_fetch(bench, ours, scratch, wanted, n) for n in range(wanted.repeats)]
-        kernel = instrumented[wanted.case][0].kernels[wanted.kernel]
-        return {
-            "repeats": repeats,
-            "block_bytes": kernel.profile_scratch_size,
-            "warps": kernel.num_warps,
-            "same_outputs": sums[0] == sums[1] or not bench.deterministic,
-            **_disturbance(theirs, ours),
-        }
+        repeats = tuple(_fetch(bench, ours, scratch, wanted, n) for n in range(wanted.repeats))
+        kernel, same = instrumented[wanted.case][0].kernels[wanted.kernel], sums[0] == sums[1]
+        layout = kernel.profile_scratch_size, kernel.num_warps
+        return Recorded(repeats, *layout, same or not bench.deterministic, *_disturbance(theirs, ours))
     finally:
         ours.close()
         theirs.close()
@@ -77,13 +64,13 @@ def _outputs(bench: TargetSession, replay: Replay) -> int:
     return int(timer.checksum(replay.outputs))
 
 
-def _fetch(bench: TargetSession, replay: Replay, scratch: Any, wanted: Wanted, repeat: int) -> dict[str, Any]:
+def _fetch(bench: TargetSession, replay: Replay, scratch: Any, wanted: Timeline, repeat: int) -> Recording:
     _launched(bench, replay)
     size = replay.kernels[wanted.kernel].kernel.profile_scratch_size
-    return keep(scratch, size, wanted.blocks, repeat, wanted.contents)
+    return keep(scratch, size, wanted.blocks, repeat, ContentStore(Path(wanted.shelf)))
 
 
-def keep(scratch: Any, block_bytes: int, most: int, repeat: int, contents: ContentStore) -> dict[str, Any]:
+def keep(scratch: Any, block_bytes: int, most: int, repeat: int, contents: ContentStore) -> Recording:
     """Store the headers of all blocks and the records of at most `most` blocks; return their names and counts.
 
     `scratch` is a tensor of bytes, `block_bytes` for each block of the launch.
@@ -92,22 +79,22 @@ def keep(scratch: Any, block_bytes: int, most: int, repeat: int, contents: Conte
     step = -(-len(table) // most)
     chosen = table[repeat % step :: step]
     headers, records = (_store(contents, t) for t in (table[:, :HEADER], chosen))
-    return {"headers": headers, "records": records, "blocks": len(table), "fetched": len(chosen)}
+    return Recording(headers, records, len(table), len(chosen))
 
 
 def _store(contents: ContentStore, tensor: Any) -> str:
     return contents.put(zlib.compress(tensor.contiguous().cpu().numpy().tobytes(), 1), RECORDS)
 
 
-def _disturbance(plain: Replay, instrumented: Replay) -> dict[str, list[float]]:
+def _disturbance(plain: Replay, instrumented: Replay) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return the times of both in ms, launched in turns, without flushing caches."""
-    times: dict[str, list[float]] = {"plain_ms": [], "instrumented_ms": []}
+    times: tuple[list[float], list[float]] = [], []
     for _ in range(DISTURBED):
-        for name, replay in zip(times, (plain, instrumented), strict=True):
+        for ms, replay in zip(times, (plain, instrumented), strict=True):
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             start.record()
             replay()
             end.record()
             torch.cuda.synchronize()
-            times[name].append(round(start.elapsed_time(end), 6))
-    return times
+            ms.append(round(start.elapsed_time(end), 6))
+    return tuple(times[0]), tuple(times[1])

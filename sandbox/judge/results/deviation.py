@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from pgo_agent.sandbox.json_codec import JsonObject
 
 CHUNK = 1 << 24  # elements compared at a time; whole runs
 RUN = 256  # neighbouring elements, in the order of the logical tensor, that get their own figures
@@ -55,7 +56,7 @@ class Error:
     runs: Runs | None = None  # None: too few elements
     lean: Lean | None = None  # None: too few elements, or of a type wider than NARROW
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         figures: dict[str, Any] = {"max": self.worst, "mean": self.mean, "misplaced": self.misplaced}
         runs = {"runs": {"count": self.runs.count, "max": self.runs.worst, "mean": self.runs.mean}} if self.runs else {}
         return figures | runs | ({"lean": self.lean.most[0]} if self.lean else {})

@@ -23,6 +23,7 @@ from typing import Any
 import torch
 from pgo_agent.sandbox.errors import TargetFault
 from pgo_agent.sandbox.gate.reason import NONE, Reason, plain
+from pgo_agent.sandbox.json_codec import JsonObject
 from pgo_agent.sandbox.judge.results import error_bounds, fp8_arithmetic, stress_inputs
 from pgo_agent.sandbox.judge.results.deviation import Error, chunks, compare
 from pgo_agent.sandbox.judge.results.error_bounds import Bound, Held
@@ -71,7 +72,7 @@ class Comparison:
         """What is wrong, for a person; empty when right."""
         return self.why.for_person()
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         fields = {
             "case": self.case,
             "strain": self.stress_input,

@@ -14,7 +14,9 @@ from typing import Any, TypeVar
 from pgo_agent.sandbox.bundle.store import RECORDS, ContentStore, canonical
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import BadBundle, EnvironmentFault, Fault, TargetFault, UsageFault
+from pgo_agent.sandbox.json_codec import JsonObject
 from pgo_agent.sandbox.judge.interface import Busy, Ended, Verdicts, always
+from pgo_agent.sandbox.judge.questions import NOWHERE, Hello, Question
 from pgo_agent.sandbox.judge.spool import protocol
 from pgo_agent.sandbox.judge.spool.folder import ANSWERS, BUNDLES, REQUESTS, Folder, NotWhole
 from pgo_agent.sandbox.judge.spool.protocol import Answer, Request
@@ -41,7 +43,7 @@ class SpoolJudge(Verdicts):
 
     def __init__(self, folder: Path, device: Device, target: Target, wait: bool = True) -> None:
         self.folder, self.device, self.target, self.patient = Folder(folder), device, target, wait
-        self.environment: dict[str, Any] = {}
+        self.environment = NOWHERE
         self.busy = self.waited = 0.0  # GPU seconds of answers new to the run; a wait does not count
         self.seconds = 0.0  # of answers read since `scope` began
         self._open: dict[str, Request] = {}  # without an answer at the last look
@@ -62,22 +64,22 @@ class SpoolJudge(Verdicts):
         """
         self.run, self.contents, self._is_new, self._tell, self._unbooked = run, contents, is_new, tell, unbooked
         self.folder.make()
-        self._hello = self._request(protocol.HELLO, {})
+        self._hello = self._request(Hello())
         self._find_answer(self._hello)
 
     # asking -----------------------------------------------------------------------------------------------------------
 
-    def ask(self, command: str, **fields: Any) -> dict[str, Any]:
+    def ask(self, question: Question[T]) -> T:
         """As Judge.ask. In a `scope` it raises Unanswered at once; else it waits, if it may."""
-        request = self._request(command, fields)
+        request = self._request(question)
         while (answer := self._find_answer(request)) is None:
             if self._scope:
                 raise self._unanswered()
             self.wait()
-        return self._read(answer)
+        return question.read(self._read(answer))
 
-    def queue(self, command: str, **fields: Any) -> None:
-        self._find_answer(self._request(command, fields))
+    def queue(self, question: Question[object]) -> None:
+        self._find_answer(self._request(question))
 
     def fresh(self) -> None:
         self._process += 1
@@ -164,11 +166,11 @@ class SpoolJudge(Verdicts):
 
     # requests and answers ---------------------------------------------------------------------------------------------
 
-    def _request(self, command: str, fields: dict[str, Any]) -> Request:
-        named = _named({k: v for k, v in fields.items() if k != "shelf"})
+    def _request(self, question: Question[object]) -> Request:
+        named = _named({k: v for k, v in question.as_json().items() if k != "shelf"})
         files = sorted({f for bundle in protocol.bundles(named) for f in self._files(bundle)})
         process = f"{self._scope} {self._process}" if self._process else ""
-        return Request(self.run, self.target.digest, self.device.name, command, named, tuple(files), process)
+        return Request(self.run, self.target.digest, self.device.name, question.do, named, tuple(files), process)
 
     def _files(self, bundle: str) -> Iterator[str]:
         yield f"bundles/{bundle}.json"
@@ -222,7 +224,7 @@ class SpoolJudge(Verdicts):
 
     def _problem(self, request: Request, answer: Answer) -> EnvironmentFault | None:
         """Return why an answer is not usable: refused, or from another GPU. None: it is."""
-        content, gpu = answer.said, answer.environment.get("gpu")
+        content, gpu = answer.said, answer.environment.gpu
         if answer.kind == "refused":
             return EnvironmentFault(
                 f"refused in {self.folder.root}: {content['message']}", f"{content['hint']}; {_AGAIN}"
@@ -231,9 +233,9 @@ class SpoolJudge(Verdicts):
             return None
         return EnvironmentFault(*protocol.mismatch(gpu, self.device.name))
 
-    def _read(self, answer: Answer) -> dict[str, Any]:
+    def _read(self, answer: Answer) -> JsonObject:
         """Return the content of an answer. Raises what a judge's `ask` raises."""
-        self.environment, content = dict(answer.environment), answer.said
+        self.environment, content = answer.environment, answer.said
         if answer.kind == "ended":
             raise Ended(content["stage"], content["timed_out"], content["detail"])
         if answer.kind == "fault":

@@ -16,6 +16,8 @@ from pgo_agent.sandbox.bundle.store import canonical
 from pgo_agent.sandbox.errors import BadBundle
 from pgo_agent.sandbox.gate import reason
 from pgo_agent.sandbox.gate.verdict import Verdict
+from pgo_agent.sandbox.json_codec import Malformed
+from pgo_agent.sandbox.judge.questions import Environment
 from pgo_agent.sandbox.judge.spool.forms import (
     MOST,
     Form,
@@ -73,12 +75,13 @@ class Answer:
     request: str  # its sha
     kind: Kind
     said: Mapping[str, Any]  # by kind: of the command; stage, timed_out, detail; type, message, hint; message, hint
-    environment: Mapping[str, Any]  # of the machine that answers
+    environment: Environment  # of the machine that answers
     seconds: float  # in which its GPU was held
     artefacts: tuple[str, ...] = ()  # `artefacts/SHA.SUFFIX` that it names
 
     def as_bytes(self) -> bytes:
-        return json.dumps({"schema": VERSION} | vars(self) | {"artefacts": list(self.artefacts)}).encode()
+        said = {"environment": self.environment.as_json(), "artefacts": list(self.artefacts)}
+        return json.dumps({"schema": VERSION} | vars(self) | said).encode()
 
 
 def request(data: bytes) -> Request:
@@ -110,9 +113,8 @@ def answer(data: bytes, to: Request) -> Answer:
     }
     need(type(d["kind"]) is str and d["kind"] in forms, "kind of an answer")
     forms[d["kind"]](d["said"])
-    map_of(scalar)(d["environment"])
     seconds, artefacts = number(d["seconds"]), list_of(path)(d["artefacts"])
-    return Answer(d["request"], d["kind"], d["said"], d["environment"], seconds, tuple(artefacts))
+    return Answer(d["request"], d["kind"], d["said"], _environment(d["environment"]), seconds, tuple(artefacts))
 
 
 def artefacts(data: bytes) -> list[str]:
@@ -213,6 +215,14 @@ def _answer(x: Any, do: str) -> None:
     check_fields(x, ANSWERS[do], "answer")
     whole = set(ANSWERS[do]) - {"problem"}
     need(do not in ("timeline", "peaks") or "problem" in x or set(x) == whole, "half an answer")
+
+
+def _environment(x: Any) -> Environment:
+    map_of(scalar)(x)
+    try:
+        return Environment.from_json(x)
+    except Malformed as e:
+        raise BadBundle(f"environment: {e}"[:300]) from None
 
 
 def _verdict(x: Any) -> None:

@@ -19,13 +19,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from pgo_agent.sandbox import target
+from pgo_agent.sandbox import json_codec, target
 from pgo_agent.sandbox.bundle.store import RECORDS, ContentStore
 from pgo_agent.sandbox.errors import BadBundle, EnvironmentFault, Fault, UsageFault
+from pgo_agent.sandbox.json_codec import JsonObject
 from pgo_agent.sandbox.judge import gpus
-from pgo_agent.sandbox.judge.gpu_judge import Ended, GpuJudge, bundle_ref
+from pgo_agent.sandbox.judge.gpu_judge import Ended, GpuJudge
 from pgo_agent.sandbox.judge.gpu_lock import GpuLock
 from pgo_agent.sandbox.judge.gpus import Gpu
+from pgo_agent.sandbox.judge.questions import NOWHERE, Environment, bundle_ref
 from pgo_agent.sandbox.judge.spool import protocol
 from pgo_agent.sandbox.judge.spool.folder import Asked, Folder, NotWhole
 from pgo_agent.sandbox.judge.spool.leases import Claims
@@ -44,8 +46,8 @@ class Held(Protocol):
 
     busy: float
 
-    def open(self) -> dict[str, Any]: ...
-    def ask(self, command: str, **fields: Any) -> dict[str, Any]: ...
+    def open(self) -> Environment: ...
+    def answer(self, command: str, fields: JsonObject) -> JsonObject: ...
     def fresh(self) -> None: ...
     def close(self) -> None: ...
 
@@ -156,8 +158,8 @@ class Worker:
             )
         judge = self._judge(request, chosen)
         began, environment = judge.busy, judge.open()
-        if request.do != protocol.HELLO and environment["gpu"] != request.device:
-            return self._refused(request.sha, Refused(*protocol.mismatch(environment["gpu"], request.device)))
+        if request.do != protocol.HELLO and environment.gpu != request.device:
+            return self._refused(request.sha, Refused(*protocol.mismatch(environment.gpu, request.device)))
         return self._judged(request, judge, environment, began)
 
     def _judge(self, request: Request, chosen: Target) -> Held:
@@ -174,21 +176,22 @@ class Worker:
             self._process = process
         return held[1]
 
-    def _judged(self, request: Request, judge: Held, environment: Mapping[str, Any], began: float) -> Answer:
+    def _judged(self, request: Request, judge: Held, environment: Environment, began: float) -> Answer:
         with tempfile.TemporaryDirectory(prefix="pgo-spool-") as folder:
             kind, content = self._ask(request, judge, ContentStore(Path(folder)))
-            names = [d for r in content.get("repeats") or () for d in (r["headers"], r["records"])]
+            repeats = json_codec.from_json(tuple[dict[str, str | int], ...] | None, content.get("repeats")) or ()
+            names = [str(d) for r in repeats for d in (r["headers"], r["records"])]
             files = tuple(f"artefacts/{digest}.{RECORDS}" for digest in names)
             for digest, file in zip(names, files, strict=True):
                 self.folder.put(file, ContentStore(Path(folder)).get(digest, RECORDS))
         return Answer(request.sha, kind, content, environment, round(judge.busy - began, 3), files)
 
-    def _ask(self, request: Request, judge: Held, contents: ContentStore) -> tuple[protocol.Kind, dict[str, Any]]:
+    def _ask(self, request: Request, judge: Held, contents: ContentStore) -> tuple[protocol.Kind, JsonObject]:
         fields = located(request.fields, self.folder.contents)
         if request.do == "timeline":
             fields["shelf"] = str(contents.root)
         try:
-            return "answer", judge.ask(request.do, **fields)
+            return "answer", judge.answer(request.do, fields)
         except Ended as e:
             return "ended", {"stage": e.stage, "timed_out": e.timed_out, "detail": e.detail[-8000:]}
         except UsageFault as e:
@@ -196,13 +199,13 @@ class Worker:
 
     @staticmethod
     def _refused(sha: str, why: "Refused") -> Answer:
-        return Answer(sha, "refused", {"message": why.message, "hint": why.hint}, {}, 0.0)
+        return Answer(sha, "refused", {"message": why.message, "hint": why.hint}, NOWHERE, 0.0)
 
 
 def located(x: Any, contents: ContentStore) -> Any:
     """Return a request's fields for the judge process, with bundles as paths."""
     if isinstance(x, dict):
-        named = {k: bundle_ref(contents, v) for k, v in x.items() if k == "bundle" and isinstance(v, str)}
+        named = {k: bundle_ref(contents, v).as_json() for k, v in x.items() if k == "bundle" and isinstance(v, str)}
         return {k: located(v, contents) for k, v in x.items()} | named
     return [located(v, contents) for v in x] if isinstance(x, list) else x
 

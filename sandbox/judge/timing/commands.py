@@ -6,7 +6,7 @@ incumbent), final (a table row for every case).
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pgo_agent.sandbox.bundle.validate import Bundle
@@ -15,6 +15,9 @@ from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.coverage import Coverage
 from pgo_agent.sandbox.gate.reason import NONE, joined, of_case, plain, quoted
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
+from pgo_agent.sandbox.json_codec import JsonObject
+from pgo_agent.sandbox.judge import questions
+from pgo_agent.sandbox.judge.questions import Against, OfCandidate, SweepEntry, SweptEntry
 from pgo_agent.sandbox.judge.results import checks as stages
 from pgo_agent.sandbox.judge.results import numerics, stress_runs
 from pgo_agent.sandbox.judge.results.checks import Pick, TargetSession, verified_key
@@ -26,13 +29,24 @@ from pgo_agent.sandbox.judge.timing.session import Inconsistent, time_sides
 
 SWEEP_ROUNDS, FINALIST_ROUNDS = 4, 12
 FINALISTS, FINALISTS_OWN = 5, 2
-Question = Callable[[TargetSession, Bundle, dict[str, Any]], Judgement]  # of a candidate, with the request
+Ask = Callable[[TargetSession, Bundle, OfCandidate], Judgement]
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The results of all cases, none of them wrong."""
+
+    comparisons: tuple[numerics.Comparison, ...] = ()
+    dropped: tuple[dict[str, str], ...] = ()  # trials that do not count: case, stress input, why
+
+    def as_json(self) -> JsonObject:
+        return {"numerics": [c.as_json() for c in self.comparisons], "dropped": list(self.dropped)}
 
 
 class Worker(CheckCommands):
     """All commands on an open target."""
 
-    def sweep(self, request: dict[str, Any]) -> dict[str, Any]:
+    def sweep(self, asked: questions.Sweep) -> questions.Swept:
         """Check and time configurations of trusted bundles; time the best ones again.
 
         Only these finalists may be compared with one another: they were timed side by side. They include the best of
@@ -40,82 +54,83 @@ class Worker(CheckCommands):
         """
         bench = self._bench()
         bench.new_seeds()
-        entries: dict[str, list[dict[str, Any]]] = {}
-        for entry in request["entries"]:
-            entries.setdefault(entry["case"], []).append(dict(entry))
-        for case, listed in entries.items():
-            expected = bench.expect(case)
-            bench.expected[case, expected.seed] = _on_gpu(expected, bench.device)  # the user's own kernel: trusted
-            for entry in listed:
-                entry |= self._try(entry)
-            bench.expected.clear()
-            timed = sorted((e for e in listed if e["ms"]), key=lambda e: statistics.median(e["ms"]))
-            right = [e for e in timed if not e["problem"]]
-            own = [e for e in right if e.get("own")][:FINALISTS_OWN]
-            picked = [e for e in timed if e.get("own")][:1]
-            best = own + [e for e in right if e not in own][: FINALISTS - len(own)]
-            self._finalists(case, best + [e for e in picked if e not in best])
-        return {"entries": [e | {"bundle": e["bundle"]["id"]} for listed in entries.values() for e in listed]}
+        entries: dict[str, list[SweepEntry]] = {}
+        for entry in asked.entries:
+            entries.setdefault(entry.case, []).append(entry)
+        return questions.Swept(tuple(e for case, listed in entries.items() for e in self._sweep(case, listed)))
 
-    def _try(self, entry: dict[str, Any]) -> dict[str, Any]:
-        bench, case = self._bench(), entry["case"]
-        pick: Pick = {case: (self._load(entry["bundle"]), entry["choice"])}
+    def _sweep(self, case: str, entries: Sequence[SweepEntry]) -> list[SweptEntry]:
+        bench = self._bench()
+        expected = bench.expect(case)
+        bench.expected[case, expected.seed] = _on_gpu(expected, bench.device)  # the user's own kernel: trusted
+        swept = [self._try(entry) for entry in entries]
+        bench.expected.clear()
+        by_time = [i for i in range(len(swept)) if swept[i].ms]
+        by_time.sort(key=lambda i: statistics.median(swept[i].ms))
+        right = [i for i in by_time if not swept[i].problem]
+        own = [i for i in right if swept[i].own][:FINALISTS_OWN]
+        picked = [i for i in by_time if swept[i].own][:1]
+        best = own + [i for i in right if i not in own][: FINALISTS - len(own)]
+        chosen = {i: entries[i] for i in (*best, *(i for i in picked if i not in best))}
+        for i, ms in self._finalists(case, chosen, {i for i in chosen if swept[i].problem}).items():
+            swept[i] = replace(swept[i], ms=tuple(ms), finalist=True)
+        return swept
+
+    def _try(self, entry: SweepEntry) -> SweptEntry:
+        bench, case = self._bench(), entry.case
+        result = SweptEntry(entry.bundle.id, case, entry.choice, entry.own, problem="", ms=())
+        pick: Pick = {case: (self._load(entry.bundle), entry.choice)}
         try:
             verdict, comparison = stages.check_case(bench, pick, case, "sweep")
         except BadBundle as e:
-            return {"problem": str(e), "ms": []}
-        result = {
-            "problem": f"{verdict}: {comparison.problem}" if verdict else "",
-            "ms": [],
-            "check": comparison.as_json(),
-        }
-        if verdict and not entry.get("own"):
+            return replace(result, problem=str(e))
+        problem = f"{verdict}: {comparison.problem}" if verdict else ""
+        result = replace(result, problem=problem, check=comparison.as_json())
+        if verdict and not entry.own:
             return result
         try:
             timed = time_sides(bench, {"it": pick}, case, SWEEP_ROUNDS, "sweep", control=False)
         except Inconsistent as e:
-            return result | {"problem": result["problem"] or f"{e.verdict}: {e}"}
-        return result | {"ms": timer.rounded(timed)["it"]}
+            return replace(result, problem=problem or f"{e.verdict}: {e}")
+        return replace(result, ms=tuple(timer.rounded(timed)["it"]))
 
-    def _finalists(self, case: str, best: list[dict[str, Any]]) -> None:
+    def _finalists(self, case: str, best: Mapping[int, SweepEntry], wrong: set[int]) -> dict[int, list[float]]:
         """Time the best configurations again, side by side; the new samples replace the first ones."""
         if not best:
-            return
-        sides: dict[str, Pick] = {str(i): {case: (self._load(e["bundle"]), e["choice"])} for i, e in enumerate(best)}
+            return {}
+        sides: dict[str, Pick] = {str(i): {case: (self._load(e.bundle), e.choice)} for i, e in best.items()}
         try:
             timed = timer.rounded(time_sides(self._bench(), sides, case, FINALIST_ROUNDS, "sweep", control=False))
         except Inconsistent as e:
-            right = [b for b in best if not b["problem"]]
-            if len(right) == len(best):
+            if not wrong:
                 advice = "fix it: its results must be what they were"
                 raise TargetFault(f"the kernel as it stands: {e}", advice) from None
-            self._finalists(case, right)  # without the wrong ones, whose results may differ
-            return
-        for i, entry in enumerate(best):
-            entry |= {"ms": timed[str(i)], "finalist": True}
+            # without the wrong ones, whose results may differ
+            return self._finalists(case, {i: e for i, e in best.items() if i not in wrong}, set())
+        return {i: timed[str(i)] for i in best}
 
-    def look(self, request: dict[str, Any]) -> dict[str, Any]:
+    def look(self, asked: questions.Look) -> Judgement:
         """Take a candidate's public cases through smoke and quick time. `checked`: it may be faster; `judge` it."""
-        return self._answer(request, self._look)
+        return self._answer(asked, self._look)
 
-    def judge(self, request: dict[str, Any]) -> dict[str, Any]:
+    def judge(self, asked: questions.Judge) -> Judgement:
         """Take one candidate through smoke, quick time, numerics and time. `accepted` still needs `confirm`."""
-        return self._answer(request, self._judge)
+        return self._answer(asked, self._judge)
 
-    def _answer(self, request: dict[str, Any], ask: Question) -> dict[str, Any]:
+    def _answer(self, asked: OfCandidate, ask: Ask) -> Judgement:
         """Return the verdict on a candidate; refuse one that cannot be launched, or not twice alike."""
         bench = self._bench()
         try:
-            candidate = self._load(request["candidate"]["bundle"])
+            candidate = self._load(asked.candidate.bundle)
         except BadBundle as e:
-            return Judgement(Verdict.REJECTED, "build", quoted(str(e))).as_json()
+            return Judgement(Verdict.REJECTED, "build", quoted(str(e)))
         bench.new_seeds()
         try:
-            return ask(bench, candidate, request).as_json()
+            return ask(bench, candidate, asked)
         except BadBundle as e:
-            return Judgement(Verdict.REJECTED, "smoke", quoted(str(e))).as_json()
+            return Judgement(Verdict.REJECTED, "smoke", quoted(str(e)))
         except Inconsistent as e:
-            return (self._why_different(candidate, e) or Judgement(e.verdict, "time", e.why)).as_json()
+            return self._why_different(candidate, e) or Judgement(e.verdict, "time", e.why)
 
     def _why_different(self, candidate: Bundle, found: Inconsistent) -> Judgement | None:
         """Return what a check says of outputs that differ in a case not checked before: they may be unwritten."""
@@ -126,28 +141,28 @@ class Worker(CheckCommands):
             return None
         return self._checked(self._bench(), bundle, {case: [label]}, "quick")[0]
 
-    def _look(self, bench: TargetSession, candidate: Bundle, request: dict[str, Any]) -> Judgement:
+    def _look(self, bench: TargetSession, candidate: Bundle, asked: OfCandidate) -> Judgement:
         clock = Clock()
-        return clock.with_stages(self._first(bench, candidate, request, request["public"], clock)[1])
+        return clock.with_stages(self._first(bench, candidate, asked, asked.public, clock)[1])
 
-    def _judge(self, bench: TargetSession, candidate: Bundle, request: dict[str, Any]) -> Judgement:
+    def _judge(self, bench: TargetSession, candidate: Bundle, asked: OfCandidate) -> Judgement:
         clock = Clock()
-        everything = [*request["public"], *request["held_out"]]
-        pick, judged = self._first(bench, candidate, request, everything, clock)
+        everything = (*asked.public, *asked.held_out)
+        pick, judged = self._first(bench, candidate, asked, everything, clock)
         if judged.verdict != Verdict.CHECKED:
             return judged
-        wrong, checked, covered = self._numerics(bench, pick, request, "numerics")
+        wrong, checked, covered = self._numerics(bench, pick, asked, "numerics")
         if wrong:
             return clock.ends(wrong)
-        clock.passed("numerics", plain(f"{len(checked['numerics'])} comparisons"), covered)
-        evidence = {k: v for k, v in judged.evidence.items() if k != "speedup"} | checked
-        base = self._pick(request["incumbent"])
+        clock.passed("numerics", plain(f"{len(checked.comparisons)} comparisons"), covered)
+        evidence = {k: v for k, v in judged.evidence.items() if k != "speedup"} | checked.as_json()
+        base = self._pick(asked.incumbent)
         return clock.ends(
-            self._time(bench, request, pick, base, Judgement(Verdict.CHECKED, "time", NONE, evidence, covered))
+            self._time(bench, asked, pick, base, Judgement(Verdict.CHECKED, "time", NONE, evidence, covered))
         )
 
     def _first(
-        self, bench: TargetSession, candidate: Bundle, request: dict[str, Any], cases: list[str], clock: Clock
+        self, bench: TargetSession, candidate: Bundle, asked: OfCandidate, cases: Sequence[str], clock: Clock
     ) -> tuple[Pick, Judgement]:
         """Check the least of these cases and time the public ones quickly. `checked`: the candidate goes on."""
         absent = [c for c in cases if c not in candidate.plans]
@@ -155,19 +170,17 @@ class Worker(CheckCommands):
             why = plain("does not build for ") + joined(", ", [of_case(c) for c in absent])
             return {}, Judgement(Verdict.BUILD_ERROR, "build", why)
         pick: dict[str, tuple[Bundle, str]] = {c: (candidate, next(iter(candidate.plans[c]))) for c in cases}
-        smoke = _least(bench, candidate, cases, request["public"])
+        smoke = _least(bench, candidate, cases, asked.public)
         wrong, _ = self._checked(bench, candidate, smoke, "smoke")
         if wrong:
             return pick, clock.ends(wrong)
         looked = coverage.of(cases=(len(smoke), len(cases)), configurations=_tried(smoke, candidate, cases))
         text = "every configuration on its least case against the reference, all memory filled in three ways"
         clock.passed("smoke", plain(text), looked)
-        pick |= self._choose(bench, candidate, request["public"])
-        sides: dict[str, Pick] = {"incumbent": self._pick(request["incumbent"]), "candidate": pick}
-        quick = {c: timer.rounded(time_sides(bench, sides, c, stages.QUICK_ROUNDS, "quick")) for c in request["public"]}
-        gain = bootstrap.geomean(
-            {c: (s["incumbent"], s["candidate"]) for c, s in quick.items()}, request.get("weights")
-        )
+        pick |= self._choose(bench, candidate, asked.public)
+        sides: dict[str, Pick] = {"incumbent": self._pick(asked.incumbent), "candidate": pick}
+        quick = {c: timer.rounded(time_sides(bench, sides, c, stages.QUICK_ROUNDS, "quick")) for c in asked.public}
+        gain = bootstrap.geomean({c: (s["incumbent"], s["candidate"]) for c, s in quick.items()}, asked.weights)
         why = plain(f"{gain.mid:.3f}x of the incumbent")
         evidence = {"choices": _choices(pick), "quick": quick, "speedup": gain.as_json()}
         if gain.high < 1 + timing_verdict.NOISE_FLOOR:
@@ -176,20 +189,20 @@ class Worker(CheckCommands):
         return pick, Judgement(Verdict.CHECKED, "quick", why, evidence, looked)
 
     def _numerics(
-        self, bench: TargetSession, pick: Pick, request: dict[str, Any], stage: str
-    ) -> tuple[Judgement | None, dict[str, Any], Coverage]:
+        self, bench: TargetSession, pick: Pick, asked: Against, stage: str
+    ) -> tuple[Judgement | None, Checked, Coverage]:
         """Check every case in every configuration, then some under stress inputs; return a failure or the evidence."""
-        checks, wanted = list[numerics.Comparison](), _to_check(pick, request)
+        checks, wanted = list[numerics.Comparison](), _to_check(pick, asked)
         for case, labels in wanted.items():
             wrong, comparisons = self._checked(bench, pick[case][0], {case: labels}, stage)
             if wrong:
-                return wrong, {}, coverage.NOTHING
+                return wrong, Checked(), coverage.NOTHING
             checks += comparisons
-        under_stress = stress_runs.check_stress_inputs(bench, pick, self._pick(request["shipped"]), stage)
+        under_stress = stress_runs.check_stress_inputs(bench, pick, self._pick(asked.shipped), stage)
         if under_stress.verdict:
             last = under_stress.checks[-1]
-            return failed(under_stress.verdict, stage, last.case, last), {}, coverage.NOTHING
-        compared = {"numerics": [c.as_json() for c in (*checks, *under_stress.checks)], "dropped": under_stress.dropped}
+            return failed(under_stress.verdict, stage, last.case, last), Checked(), coverage.NOTHING
+        compared = Checked((*checks, *under_stress.checks), tuple(under_stress.dropped))
         tried = coverage.of(
             cases=len(wanted),
             configurations=sum(map(len, wanted.values())),
@@ -211,7 +224,7 @@ class Worker(CheckCommands):
                 checks.append(comparison)
         return None, checks
 
-    def _choose(self, bench: TargetSession, bundle: Bundle, cases: list[str]) -> dict[str, tuple[Bundle, str]]:
+    def _choose(self, bench: TargetSession, bundle: Bundle, cases: Sequence[str]) -> dict[str, tuple[Bundle, str]]:
         """Return the candidate's fastest configuration of each case, by a short timing."""
         chosen = {}
         for case in cases:
@@ -223,46 +236,46 @@ class Worker(CheckCommands):
             chosen[case] = (bundle, labels[0])
         return chosen
 
-    def _time(
-        self, bench: TargetSession, request: dict[str, Any], pick: Pick, base: Pick, right: Judgement
-    ) -> Judgement:
+    def _time(self, bench: TargetSession, asked: Against, pick: Pick, base: Pick, right: Judgement) -> Judgement:
         """Return the verdict on the time of a right candidate; `right` holds evidence and coverage of its results."""
-        sides: dict[str, Pick] = {"incumbent": base}
-        sides |= {n: self._pick(request[n]) for n in ("shipped", "tuned") if request.get(n)}
-        return sequential.run(bench, sides | {"candidate": pick}, request["public"], request.get("weights"), right)
+        sides: dict[str, Pick] = {"incumbent": base, "shipped": self._pick(asked.shipped)}
+        sides |= {"tuned": self._pick(asked.tuned)} if asked.tuned else {}
+        return sequential.run(bench, sides | {"candidate": pick}, asked.public, asked.weights, right)
 
-    def confirm(self, request: dict[str, Any]) -> dict[str, Any]:
+    def confirm(self, asked: questions.Confirm) -> Judgement:
         """Check and time a winner again, in this new process with new seeds."""
         bench, clock = self._bench(), Clock()
         bench.new_seeds()
-        pick = self._pick(request["candidate"])
+        pick = self._pick(asked.candidate)
         try:
-            wrong, checked, covered = self._numerics(bench, pick, request, "confirm")
+            wrong, checked, covered = self._numerics(bench, pick, asked, "confirm")
             if wrong:
-                return clock.ends(wrong).as_json()
-            right = Judgement(Verdict.CHECKED, "confirm", NONE, {"choices": _choices(pick), **checked}, covered)
-            judged = self._time(bench, request, pick, self._pick(request["incumbent"]), right)
+                return clock.ends(wrong)
+            right = Judgement(
+                Verdict.CHECKED, "confirm", NONE, {"choices": _choices(pick), **checked.as_json()}, covered
+            )
+            judged = self._time(bench, asked, pick, self._pick(asked.incumbent), right)
         except Inconsistent as e:
-            return clock.ends(Judgement(e.verdict, "confirm", e.why)).as_json()
-        return clock.ends(replace(judged, stage="confirm")).as_json()
+            return clock.ends(Judgement(e.verdict, "confirm", e.why))
+        return clock.ends(replace(judged, stage="confirm"))
 
-    def final(self, request: dict[str, Any]) -> dict[str, Any]:
+    def final(self, asked: questions.Final) -> questions.Timed:
         """Time every side and every library on the given cases, in one session each: the rows of a table.
 
         `compile_reference`: time torch.compile of the reference, too, or answer in which cases that fails, and why.
         """
         self._bench().new_seeds()
-        sides = {n: self._pick(p) for n, p in request["sides"].items()}
-        return last_session.run(self._bench(), sides, request["cases"], request.get("compile_reference", False))
+        sides = {n: self._pick(p) for n, p in asked.sides.items()}
+        return last_session.run(self._bench(), sides, asked.cases, bool(asked.compile_reference))
 
 
 def _on_gpu(expected: Any, device: Any) -> Any:
     return replace(expected, outputs=tuple(o.to(device) for o in expected.outputs))
 
 
-def _to_check(pick: Pick, request: dict[str, Any]) -> dict[str, list[str]]:
+def _to_check(pick: Pick, asked: Against) -> dict[str, list[str]]:
     """Return every configuration of every case, the chosen one first."""
-    cases = [*request["public"], *request["held_out"]]
+    cases = (*asked.public, *asked.held_out)
     return {c: list(dict.fromkeys((pick[c][1], *pick[c][0].plans[c]))) for c in cases}
 
 

@@ -5,9 +5,9 @@ Relies on `session.py` for the timing and on `compiled_reference.py`. Libraries 
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any
 
 import torch
+from pgo_agent.sandbox.judge.questions import Timed
 from pgo_agent.sandbox.judge.results.checks import Pick, TargetSession
 from pgo_agent.sandbox.judge.timing import compiled_reference, timer
 from pgo_agent.sandbox.judge.timing.session import Library, time_sides
@@ -16,9 +16,9 @@ from pgo_agent.sandbox.target import COMPILED
 ROUNDS = 30
 
 
-def run(bench: TargetSession, sides: Mapping[str, Pick], cases: Sequence[str], compiled: bool) -> dict[str, Any]:
+def run(bench: TargetSession, sides: Mapping[str, Pick], cases: Sequence[str], compiled: bool) -> Timed:
     """Return the times of all sides. `compiled`: also of the compiled reference, and the cases where there is none."""
-    times, uncompiled = {}, dict[str, str]()
+    times, uncompiled = dict[str, dict[str, tuple[float, ...]]](), dict[str, str]()
     with compiled_reference.compiling() if compiled else nullcontext():
         for case in cases:
             beside = _libraries(bench, case)
@@ -26,8 +26,9 @@ def run(bench: TargetSession, sides: Mapping[str, Pick], cases: Sequence[str], c
                 function, why = compiled_reference.of(bench, case)
                 beside |= {COMPILED: function} if function else {}
                 uncompiled |= {case: why} if why else {}
-            times[case] = timer.rounded(time_sides(bench, sides, case, ROUNDS, "final", beside))
-    return {"times": times} | ({"uncompiled": uncompiled} if compiled else {})
+            timed = timer.rounded(time_sides(bench, sides, case, ROUNDS, "final", beside))
+            times[case] = {side: tuple(ms) for side, ms in timed.items()}
+    return Timed(times, uncompiled if compiled else None)
 
 
 def _libraries(bench: TargetSession, case: str) -> dict[str, Library]:

@@ -8,7 +8,7 @@ The arithmetic is in `decision.py`.
 import shutil
 import statistics
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -31,7 +31,7 @@ Times = dict[str, dict[str, list[float]]]  # case -> side -> ms
 def run(
     bench: TargetSession,
     sides: Mapping[str, Pick],
-    cases: list[str],
+    cases: Sequence[str],
     weights: Mapping[str, float] | None,
     right: Judgement,
 ) -> Judgement:
@@ -58,12 +58,16 @@ def run(
         problem, alone = _alone(bench, sides, cases, gain["speedup"][1], weights)
         if problem:
             verdict, why = Verdict.UNDECIDED, plain(problem)
-    evidence = gain | alone | {"against": _against(times, sides, weights), "time": times, "disturbed": thrown}
-    return Judgement(verdict, "time", why, right.evidence | evidence, right.coverage)
+    measured = {"against": _against(times, sides, weights), "time": times, "disturbed": thrown}
+    return Judgement(verdict, "time", why, {**right.evidence, **gain, **alone, **measured}, right.coverage)
 
 
 def _alone(
-    bench: TargetSession, sides: Mapping[str, Pick], cases: list[str], gain: float, weights: Mapping[str, float] | None
+    bench: TargetSession,
+    sides: Mapping[str, Pick],
+    cases: Sequence[str],
+    gain: float,
+    weights: Mapping[str, float] | None,
 ) -> tuple[str, dict[str, Any]]:
     """Time bursts of each side alone, in turns. Return what contradicts the gain (or nothing), and the figures."""
     bursts: Times = {c: {"incumbent": [], "candidate": []} for c in cases}
@@ -94,7 +98,7 @@ def _look(
 
 
 def _lot(
-    bench: TargetSession, sides: Mapping[str, Pick], cases: list[str], rounds: int, thrown: list[str]
+    bench: TargetSession, sides: Mapping[str, Pick], cases: Sequence[str], rounds: int, thrown: list[str]
 ) -> Times | None:
     """Return the samples of an undisturbed lot; None when too many were disturbed."""
     while True:

@@ -10,8 +10,9 @@ import tempfile
 from pathlib import Path
 
 from pgo_agent.sandbox.build.builder import Builder
-from pgo_agent.sandbox.judge.gpu_judge import GpuJudge, bundle_ref
+from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 from pgo_agent.sandbox.judge.pool import GpuPool
+from pgo_agent.sandbox.judge.questions import plan_ref
 from pgo_agent.sandbox.judge.worker_process import environment
 from pgo_agent.sandbox.profile import nvidia
 from pgo_agent.sandbox.profile.backend import CannotCompile, Subject, Workbench
@@ -19,7 +20,7 @@ from pgo_agent.sandbox.profile.counters import metrics, ncu, ncu_report
 from pgo_agent.sandbox.profile.counters.gpu_handover import Handover
 from pgo_agent.sandbox.profile.counters.metrics import Code
 from pgo_agent.sandbox.profile.counters.ncu import PROBLEM, Absent, Program, Tool
-from pgo_agent.sandbox.profile.counters.types import Counters
+from pgo_agent.sandbox.profile.counters.types import Counters, LaunchOnce
 from pgo_agent.sandbox.profile.kernel_profile import Missing, PassName
 from pgo_agent.sandbox.profile.static_profile import StaticProfile
 from pgo_agent.sandbox.profile.timeline.instrumented_build import KernelRef
@@ -65,14 +66,9 @@ def take(
 
 
 def _ask(folder: Path, judge: GpuJudge | GpuPool, builder: Builder, place: KernelRef, seconds: float) -> None:
-    request = {
-        "contract": str(judge.target.contract_path.resolve()),
-        "case": place.case,
-        "kernel": place.kernel,
-        "plain": {"bundle": bundle_ref(builder.contents, place.bundle), "choice": place.choice},
-        "seconds": seconds + GRACE_SECONDS,
-    }
-    (folder / "request.json").write_text(json.dumps(request))
+    contract, plain = judge.target.contract_path.resolve(), plan_ref(builder.contents, place.bundle, place.choice)
+    asked = LaunchOnce(str(contract), place.case, place.kernel, plain, seconds + GRACE_SECONDS)
+    (folder / "request.json").write_text(json.dumps(asked.as_json()))
 
 
 def _started(tool: Tool, python: str, folder: Path) -> Program:

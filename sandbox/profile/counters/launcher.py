@@ -11,7 +11,6 @@ import os
 import sys
 import threading
 from pathlib import Path
-from typing import Any
 
 import torch
 from pgo_agent.sandbox.bundle.schema import Launch, Plan
@@ -21,6 +20,7 @@ from pgo_agent.sandbox.judge.launches.plan_executor import synchronize
 from pgo_agent.sandbox.judge.results.commands import CheckCommands
 from pgo_agent.sandbox.profile.counters.gpu_handover import awaited
 from pgo_agent.sandbox.profile.counters.ncu import PROBLEM
+from pgo_agent.sandbox.profile.counters.types import LaunchOnce
 
 WARM = 2  # whole plans before the launch that counts
 LATE = 72  # exit status: the asking process is gone
@@ -29,12 +29,12 @@ LATE = 72  # exit status: the asking process is gone
 class Once(CheckCommands):
     """An open target, and one launch of one of its kernels."""
 
-    def launch(self, request: dict[str, Any]) -> None:
-        """The first launch of the kernel `kernel` (a key) of a plan. Raises BadBundle and what the driver raises."""
-        bench, case = self._bench(), request["case"]
+    def launch(self, asked: LaunchOnce) -> None:
+        """The first launch of a plan's kernel. Raises BadBundle and what the driver raises."""
+        bench, case = self._bench(), asked.case
         bench.new_seeds()
-        replay = bench.replay(self._pick({case: request["plain"]}), case, bench.seeds[case])
-        chosen = first(replay.plan, request["kernel"])
+        replay = bench.replay(self._pick({case: asked.plain}), case, bench.seeds[case])
+        chosen = first(replay.plan, asked.kernel)
         for _ in range(WARM):
             replay.poison(NAN)
             replay()
@@ -61,14 +61,14 @@ def main(path: Path) -> int:
     if not gpu:
         return LATE
     os.environ["CUDA_VISIBLE_DEVICES"] = gpu  # which CUDA reads when it is first used
-    request = json.loads(path.read_text())
-    timer = threading.Timer(request["seconds"], os._exit, (LATE,))
+    asked = LaunchOnce.from_json(json.loads(path.read_text()))
+    timer = threading.Timer(asked.seconds, os._exit, (LATE,))
     timer.daemon = True
     timer.start()
     try:
         once = Once(lambda stage, seconds: None)  # one deadline for all
-        once.open(request)
-        once.launch(request)
+        once.start(asked.contract)
+        once.launch(asked)
     except Exception as e:
         (path.parent / PROBLEM).write_text(" ".join(f"{type(e).__name__}: {e}".split())[:300])
         return 1

@@ -7,6 +7,18 @@ of speed. Shares are 0 to 1.
 from dataclasses import dataclass
 
 from pgo_agent.sandbox.json_codec import Record
+from pgo_agent.sandbox.judge.questions import PlanRef
+
+
+@dataclass(frozen=True)
+class LaunchOnce(Record):
+    """What `launcher.py` is asked, in a file."""
+
+    contract: str  # path
+    case: str
+    kernel: str  # key
+    plain: PlanRef
+    seconds: float  # after which it ends
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,15 @@ they are in one set; each build says by how much it disturbs, and one that distu
 """
 
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.bundle.store import RECORDS, ContentStore
 from pgo_agent.sandbox.errors import EnvironmentFault
-from pgo_agent.sandbox.judge.gpu_judge import bundle_ref
+from pgo_agent.sandbox.judge import questions
 from pgo_agent.sandbox.judge.interface import Judge
+from pgo_agent.sandbox.judge.questions import Problem, Recorded, Recording, plan_ref
 from pgo_agent.sandbox.profile.memo import Artefact
 from pgo_agent.sandbox.profile.timeline import instrumented_build, summary
 from pgo_agent.sandbox.profile.timeline.decode import Decoded, decode, headers, recorded
@@ -33,7 +33,7 @@ FEWEST = 4  # blocks whose records are worth having; those of a long block are m
 class Answers:
     """What a judge answered for the instrumented builds of a kernel, and what could not be recorded."""
 
-    answers: tuple[tuple[InstrumentedBuild, dict[str, Any]], ...]
+    answers: tuple[tuple[InstrumentedBuild, Recorded], ...]
     refused: tuple[Unsupported, ...]
 
 
@@ -55,16 +55,16 @@ def _answers(judge: Judge, builder: Builder, place: KernelRef, per_pass: int, re
     """Return what the judge answers of each build, those included that are made in place of others. Raises as
     `take`."""
     builds, refused = instrumented_build.build(builder, place, per_pass)
-    answers: list[tuple[InstrumentedBuild, dict[str, Any]]] = []
+    answers: list[tuple[InstrumentedBuild, Recorded]] = []
     for last in (False,) * ROUNDS + (True,):
-        requests = [_request(builder.contents, place, build, repeats, blocks) for build in builds]
-        for fields in requests:
-            judge.queue("timeline", **fields)
+        asked = [_question(builder.contents, place, build, repeats, blocks) for build in builds]
+        for question in asked:
+            judge.queue(question)
         instead: list[InstrumentationPlan] = []
-        for build, fields in zip(builds, requests, strict=True):
-            answer = judge.ask("timeline", **fields)
-            if "problem" in answer:
-                refused.append(Unsupported(Why.LAUNCH, str(answer["problem"])))
+        for build, question in zip(builds, asked, strict=True):
+            answer = judge.ask(question)
+            if isinstance(answer, Problem):
+                refused.append(Unsupported(Why.LAUNCH, answer.problem))
             elif not last and (better := _better(builder.contents, build, answer, per_pass >> DIVISIONS)):
                 instead += better
             else:
@@ -77,7 +77,7 @@ def _answers(judge: Judge, builder: Builder, place: KernelRef, per_pass: int, re
 
 
 def _better(
-    contents: ContentStore, build: InstrumentedBuild, answer: Mapping[str, Any], fewest: int
+    contents: ContentStore, build: InstrumentedBuild, answer: Recorded, fewest: int
 ) -> list[InstrumentationPlan]:
     """Return what to build in its place: sets of half as many scopes, `fewest` at least, where it disturbs, and in any
     case with room for all that it recorded. [] where it is fine, or nothing is better. The calibrating one is not
@@ -90,7 +90,7 @@ def _better(
     return [replace(build.plan, entries=room)] if room > build.plan.entries else []
 
 
-def _room(contents: ContentStore, build: InstrumentedBuild, answer: Mapping[str, Any]) -> int:
+def _room(contents: ContentStore, build: InstrumentedBuild, answer: Recorded) -> int:
     """Entries that each warp needs, as a power of two: no fewer than were planned, and no more where those had no room.
 
     By the last launch; the others recorded as much.
@@ -98,13 +98,13 @@ def _room(contents: ContentStore, build: InstrumentedBuild, answer: Mapping[str,
     planned = build.plan.entries
     if build.block_bytes < build.warps * planned * instrumented_build.ENTRY:
         return planned
-    most = recorded(fetched(contents, answer["repeats"][-1]["records"]), build.block_bytes, build.warps)
+    most = recorded(fetched(contents, answer.repeats[-1].records), build.block_bytes, build.warps)
     return max(planned, min(instrumented_build.MOST, 1 << max(0, most - 1).bit_length()))
 
 
 def _timeline(
     contents: ContentStore,
-    answers: Iterable[tuple[InstrumentedBuild, Mapping[str, Any]]],
+    answers: Iterable[tuple[InstrumentedBuild, Recorded]],
     refused: Iterable[Unsupported],
 ) -> Timeline:
     collected = _Collected([], {}, None, [])
@@ -124,41 +124,34 @@ class _Collected:
     waves: Waves | None
     plain: list[float]
 
-    def add(self, contents: ContentStore, build: InstrumentedBuild, answer: Mapping[str, Any]) -> None:
-        decoded = [_decoded(contents, answer, r) for r in answer["repeats"]]
+    def add(self, contents: ContentStore, build: InstrumentedBuild, answer: Recorded) -> None:
+        decoded = [_decoded(contents, answer, r) for r in answer.repeats]
         if build.plan.scopes.calibrates:
             self.costs = summary.calibration(decoded, build.numbers)
-            self.waves = waves(headers(fetched(contents, answer["repeats"][-1]["headers"])))
+            self.waves = waves(headers(fetched(contents, answer.repeats[-1].headers)))
         timed = summary.summarize(decoded, build.numbers, self.costs)
-        artefacts = tuple(Artefact(r["records"], RECORDS) for r in answer["repeats"])
-        layout = (answer["block_bytes"], answer["warps"], {str(n): s.name for n, s in build.numbers.items()})
-        same = bool(answer["same_outputs"])
-        self.passes.append(Pass(timed, _overhead(answer), same, build.static, artefacts, *layout, build.kernel))
-        self.plain += answer["plain_ms"]
+        artefacts = tuple(Artefact(r.records, RECORDS) for r in answer.repeats)
+        layout = (answer.block_bytes, answer.warps, {str(n): s.name for n, s in build.numbers.items()})
+        self.passes.append(
+            Pass(timed, _overhead(answer), answer.same_outputs, build.static, artefacts, *layout, build.kernel)
+        )
+        self.plain += answer.plain_ms
 
 
-def _overhead(answer: Mapping[str, Any]) -> float:
-    return summary.overhead(answer["plain_ms"], answer["instrumented_ms"])
+def _overhead(answer: Recorded) -> float:
+    return summary.overhead(answer.plain_ms, answer.instrumented_ms)
 
 
-def _request(
+def _question(
     contents: ContentStore, place: KernelRef, build: InstrumentedBuild, repeats: int, blocks: int
-) -> dict[str, Any]:
-    """Return what the judge's command `timeline` takes; `sandbox/judge/launches/instrumented.py` says what it
-    answers."""
-    sides = {"instrumented": build.bundle, "plain": place.bundle}
-    return {
-        "case": place.case,
-        "kernel": build.kernel,
-        "repeats": repeats,
-        "blocks": min(blocks, max(FEWEST, blocks * instrumented_build.USUAL // build.plan.entries)),
-        "shelf": str(contents.root.resolve()),
-        **{n: {"bundle": bundle_ref(contents, b), "choice": place.choice} for n, b in sides.items()},
-    }
+) -> questions.Timeline:
+    most = min(blocks, max(FEWEST, blocks * instrumented_build.USUAL // build.plan.entries))
+    ours, plain = (plan_ref(contents, bundle, place.choice) for bundle in (build.bundle, place.bundle))
+    return questions.Timeline(place.case, build.kernel, repeats, most, str(contents.root.resolve()), ours, plain)
 
 
-def _decoded(contents: ContentStore, answer: Mapping[str, Any], repeat: Mapping[str, Any]) -> Decoded:
-    return decode(fetched(contents, repeat["records"]), answer["block_bytes"], answer["warps"])
+def _decoded(contents: ContentStore, answer: Recorded, repeat: Recording) -> Decoded:
+    return decode(fetched(contents, repeat.records), answer.block_bytes, answer.warps)
 
 
 def fetched(contents: ContentStore, artefact: str) -> bytes:

@@ -7,10 +7,10 @@ What cannot be recorded in the end is reported with its reason. Relies on `varia
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from pgo_agent.sandbox.build import variants
 from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.bundle.documents import Manifest, Static
 from pgo_agent.sandbox.profile.timeline import scope_sets
 from pgo_agent.sandbox.profile.timeline.instrument import instrument
 from pgo_agent.sandbox.profile.timeline.scope_sets import Scope, ScopeSet, Unsupported, Why
@@ -43,7 +43,7 @@ class InstrumentedBuild:
     numbers: dict[int, Scope]  # as the records name them
     warps: int  # of a block
     block_bytes: int  # of profile scratch
-    static: dict[str, Any]  # registers, spills and shared memory of the instrumented build
+    static: Static  # registers, spills and shared memory of the instrumented build
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def one(
     return InstrumentedBuild(variant.bundle, key, plan, numbers, warps, size, static)
 
 
-def _room(manifest: dict[str, Any], place: KernelRef, builder: Builder, entries: int) -> int | None:
+def _room(manifest: Manifest, place: KernelRef, builder: Builder, entries: int) -> int | None:
     """Bytes of a block's buffer in global memory; None where not even the least fits the scratch of a launch."""
     warps, blocks = manifest["kernels"][place.kernel]["num_warps"], _blocks(manifest, place)
     while entries >= LEAST:
@@ -138,8 +138,8 @@ def _room(manifest: dict[str, Any], place: KernelRef, builder: Builder, entries:
     return None
 
 
-def _blocks(manifest: dict[str, Any], place: KernelRef) -> int:
+def _blocks(manifest: Manifest, place: KernelRef) -> int:
     """Blocks of the largest launch of the kernel."""
-    steps: Sequence[dict[str, Any]] = manifest["plans"][place.case][place.choice]["steps"]
+    steps = manifest["plans"][place.case][place.choice]["steps"]
     grids = [s["grid"] for s in steps if s.get("kernel") == place.kernel]
     return max((x * y * z for x, y, z in grids), default=0)

@@ -6,8 +6,8 @@ without it.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
+from pgo_agent.sandbox.bundle.documents import Static
 from pgo_agent.sandbox.json_codec import Record
 from pgo_agent.sandbox.profile.memo import Artefact
 from pgo_agent.sandbox.profile.timeline.scope_sets import Scope, Unsupported
@@ -86,7 +86,7 @@ class Pass(Record):
     timed: Timed
     overhead: float  # how many times as long a launch takes as one of the plain build
     same_outputs: bool  # as the plain build's, to the bit
-    static: dict[str, Any]  # registers, spills, shared memory of this build
+    static: Static  # registers, spills, shared memory of this build
     records: tuple[Artefact, ...]  # as they came from the GPU, of some blocks, for each repeat: `decode` reads them
     block_bytes: int  # of these records, for a block
     warps: int  # of a block

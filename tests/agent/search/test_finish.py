@@ -1,13 +1,13 @@
 """The end of a run: the compiled reference is timed where it was asked for, and costs a run nothing where it fails."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pgo_agent.agent.run.record.run_summary import MeasuredRun
 from pgo_agent.agent.search import finish
 from pgo_agent.agent.views import summary as display
 from pgo_agent.sandbox.judge.interface import Ended
+from pgo_agent.sandbox.judge.questions import Final, Timed
 from pgo_agent.sandbox.target import COMPILED
 
 from tests.agent import reported
@@ -22,15 +22,13 @@ class Compiling(reported.Bench):
 
     ends = False
 
-    def ask(self, command: str, **fields: Any) -> dict[str, Any]:
-        answer = super().ask(command, **{n: v for n, v in fields.items() if n != "compile_reference"})
-        if not fields.get("compile_reference"):
+    def ask(self, question: Final) -> Timed:
+        answer = super().ask(question)
+        if not question.compile_reference:
             return answer
         if self.ends:
             raise Ended(STEP, True, "no answer before the deadline")
-        for times in answer["times"].values():
-            times[COMPILED] = reported.around(3.0, 30)
-        return answer | {"uncompiled": {}}
+        return Timed({c: {**t, COMPILED: tuple(reported.around(3.0, 30))} for c, t in answer.times.items()}, {})
 
 
 class Ending(Compiling):

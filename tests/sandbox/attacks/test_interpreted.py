@@ -14,6 +14,7 @@ from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.interpreter import tensors
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.judge.interpreted.commands import CpuWorker
+from pgo_agent.sandbox.judge.questions import Check, Open
 
 from tests.sandbox.attacks.forging import Forger
 
@@ -57,7 +58,7 @@ def worker() -> CpuWorker:
     if not box.choose().isolates:
         pytest.skip("no sandbox works here")
     made = CpuWorker(lambda stage, seconds: None)
-    made.open({"path": str(ADD), "device": "h200", "sandbox": "auto", "python": box.choose().python})
+    made.open(Open(str(ADD), box.choose().python, contract="", sandbox="auto", device="h200", forks=None))
     made.stress.begin()  # the shipped kernel is not what this is about
     return made
 
@@ -67,9 +68,9 @@ def test_it_gets_no_good_verdict_and_costs_the_judge_nothing(forgery: str, worke
     code = FORGE.replace("FORGERY", FORGERIES[forgery])
     worker.box = Forger(worker.box.kind, worker.box.python, code)
     before, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.monotonic()
-    judged = worker.check({"source": f"{worker.target.source}\n", "foreign": True})
-    assert judged["verdict"] in (Verdict.CRASHED, Verdict.WRONG), judged
-    assert (judged["verdict"] == Verdict.WRONG) == (forgery in ("zeros", "no outputs")), judged
+    judged = worker.check(Check(f"{worker.target.source}\n", foreign=True))
+    assert judged.verdict in (Verdict.CRASHED, Verdict.WRONG), judged
+    assert (judged.verdict == Verdict.WRONG) == (forgery in ("zeros", "no outputs")), judged
     assert time.monotonic() - started < 30
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 640 << 10  # KiB; 1 GiB was offered
 

@@ -15,6 +15,7 @@ from pgo_agent.sandbox.compiler import ptxas
 from pgo_agent.sandbox.errors import BadBundle
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.isolation import box
+from pgo_agent.sandbox.judge.questions import Check
 from pgo_agent.sandbox.target import Target
 
 from tests.judges import judge_of
@@ -131,7 +132,7 @@ def test_the_interpreter_checks_a_candidate_with_flags() -> None:
     judge = judge_of(ADD)
     source = judge.target.source.replace("(x, y, z, x.numel())", "(x, y, z, x.numel(), ptx_options='--opt-level=1')")
     assert source != judge.target.source
-    found = judge.verdict("check", source=source)
+    found = judge.verdict(Check(source=source))
     assert found.verdict == Verdict.CHECKED, found.reason
 
 

@@ -9,7 +9,7 @@ from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.coverage import NOTHING, Coverage
 from pgo_agent.sandbox.gate.evidence import Evidence
 from pgo_agent.sandbox.gate.reason import plain
-from pgo_agent.sandbox.gate.verdict import Judgement, Verdict, from_json
+from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 
 COUNTS = st.dictionaries(
     st.sampled_from(["cases", "kernels", "loop iterations"]), st.tuples(st.integers(0, 9), st.integers(0, 9))
@@ -38,9 +38,9 @@ def test_no_verdict_is_better_than_its_evidence(claimed: Verdict, worth: Verdict
     covered = Judgement(claimed, "confirm", plain("1.1x"), coverage=coverage.of(cases=1))
     assert covered.verdict == claimed
     told = covered.as_json()
-    assert from_json(told) == covered
+    assert Judgement.from_json(told) == covered
     del told["coverage"]
-    assert from_json(told).verdict == worth
+    assert Judgement.from_json(told).verdict == worth
 
 
 @given(COVERAGES, COVERAGES)
@@ -52,4 +52,4 @@ def test_two_coverages_together_count_what_each_counts(a: Coverage, b: Coverage)
 
 @given(COVERAGES)
 def test_coverage_survives_json(a: Coverage) -> None:
-    assert coverage.from_json(a.as_json()) == a
+    assert Coverage.from_json(a.as_json()) == a

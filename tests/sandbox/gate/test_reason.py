@@ -18,9 +18,10 @@ from pgo_agent.sandbox.gate import coverage, reason
 from pgo_agent.sandbox.gate.evidence import Side
 from pgo_agent.sandbox.gate.reason import FAILS, UNTOLD, Clause, Kind, Reason, counted, figure, of_case, plain, quoted
 from pgo_agent.sandbox.gate.synchronisation import stage as synchronisation_stage
-from pgo_agent.sandbox.gate.verdict import Judgement, Verdict, from_json
+from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 from pgo_agent.sandbox.judge.interface import Ended, of_ended
+from pgo_agent.sandbox.judge.questions import Check
 from pgo_agent.sandbox.judge.results import commands, numerics
 from pgo_agent.sandbox.judge.spool import protocol
 from pgo_agent.sandbox.judge.timing import decision as timing_verdict
@@ -47,8 +48,8 @@ def judged(judge: GpuJudge, old: str = "", new: str = "") -> Judgement:
     """The verdict on the target's own source, in which `old` was replaced; as it comes over the wire."""
     source = judge.target.source
     assert old in source
-    found = judge.verdict("check", source=source.replace(old, new) if old else source)
-    return from_json(json.loads(json.dumps(found.as_json())))
+    found = judge.verdict(Check(source=source.replace(old, new) if old else source))
+    return Judgement.from_json(json.loads(json.dumps(found.as_json())))
 
 
 # Triton's interpreter -------------------------------------------------------------------------------------------------
@@ -181,9 +182,10 @@ def test_however_a_reason_is_put_together_a_model_sees_no_name_bound_or_count(pa
     ["1m: output 0: max error 3 above 0.02", "odd: wrong", "right on 2 small cases, 1 held-out case", "in HELD_OUT/x"],
 )
 def test_prose_that_came_without_its_clauses_is_not_shown_in_doubt(text: str) -> None:
-    old = from_json({"verdict": "wrong", "stage": "numerics", "reason": text, "evidence": {}})
+    old = Judgement.from_json({"verdict": "wrong", "stage": "numerics", "reason": text, "evidence": {}})
     assert (old.reason, old.why.for_model(HIDDEN)) == (text, UNTOLD)
-    fine = from_json({"verdict": "slower", "stage": "quick", "reason": "0.98x of the incumbent", "evidence": {}})
+    slower = {"verdict": "slower", "stage": "quick", "reason": "0.98x of the incumbent", "evidence": {}}
+    fine = Judgement.from_json(slower)
     assert fine.why.for_model(HIDDEN) == "0.98x of the incumbent"
 
 

@@ -17,6 +17,7 @@ from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.isolation.box import Ran
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 from pgo_agent.sandbox.judge.interpreted import cases as interpreter_cases
+from pgo_agent.sandbox.judge.questions import Check
 from pgo_agent.sandbox.judge.results import numerics
 from pgo_agent.sandbox.judge.results.deviation import Error
 from pgo_agent.sandbox.judge.results.stress_inputs import SCALED, STRESS_INPUTS
@@ -56,7 +57,7 @@ def judged(judge: GpuJudge, old: str = "", new: str = "") -> Judgement:
     """The verdict on the target's own source, in which `old` was replaced."""
     source = judge.target.source
     assert old in source
-    return judge.verdict("check", source=source.replace(old, new) if old else source)
+    return judge.verdict(Check(source=source.replace(old, new) if old else source))
 
 
 def line_of(source: str, text: str) -> int:
@@ -236,9 +237,9 @@ def test_what_was_read_behind_an_input_is_seen_where_it_is_written_behind_the_ou
 def test_an_output_that_was_made_of_zeros_is_guarded_as_well(addition: GpuJudge) -> None:
     zeros = addition.target.source.replace("torch.empty_like(x)", "torch.zeros_like(x)")
     assert zeros != addition.target.source
-    found = addition.verdict("check", source=zeros.replace(STORE, OUTSIDE["writes 4 bytes past the end of z_ptr"]))
+    found = addition.verdict(Check(source=zeros.replace(STORE, OUTSIDE["writes 4 bytes past the end of z_ptr"])))
     assert (found.verdict, "past the end of z_ptr" in found.reason) == (Verdict.WRONG, True)
-    assert addition.verdict("check", source=zeros).verdict == Verdict.CHECKED
+    assert addition.verdict(Check(source=zeros)).verdict == Verdict.CHECKED
 
 
 GLUON = """
@@ -292,7 +293,7 @@ def test_an_interpreter_killed_again_and_again_is_a_fault_and_no_verdict(additio
 
 def test_foreign_code_that_kills_itself_stays_undecided_and_stops_nothing(addition: GpuJudge) -> None:
     source = addition.target.source.replace(LAUNCH, SUICIDE)
-    found = addition.verdict("check", source=source, foreign=True)
+    found = addition.verdict(Check(source=source, foreign=True))
     assert (found.verdict, found.stage) == (Verdict.UNDECIDED, "interpreter"), found.reason
 
 

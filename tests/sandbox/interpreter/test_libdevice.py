@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.interpreter import libdevice
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
+from pgo_agent.sandbox.judge.questions import Check
 
 SUM = "tl.load(x_ptr + at, mask=inside) + tl.load(y_ptr + at, mask=inside)"
 ONE: dict[str, Callable[[float], float]] = {
@@ -89,9 +90,9 @@ def test_a_kernel_that_calls_libdevice_is_right_or_wrong_by_what_it_computes(add
     own = addition.target.source
     assert SUM in own
     right = own.replace(SUM, CALLS[what].replace("S", f"({SUM})")).replace("import triton\n", IMPORTS)
-    found = addition.verdict("check", source=right)
+    found = addition.verdict(Check(source=right))
     assert found.verdict == Verdict.CHECKED, found.reason
-    wrong = addition.verdict("check", source=right.replace("z_ptr + at, ", "z_ptr + at, 1.5 * "))
+    wrong = addition.verdict(Check(source=right.replace("z_ptr + at, ", "z_ptr + at, 1.5 * ")))
     assert wrong.verdict == Verdict.WRONG
 
 

@@ -14,6 +14,7 @@ from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.gate import plan_rules
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.isolation import box
+from pgo_agent.sandbox.judge.questions import Check
 
 from tests.judges import judge_of
 
@@ -48,7 +49,7 @@ def check(name: str, old: str = "", new: str = "") -> Judgement:
     """The verdict on a kernel, in whose source `old` was replaced, by its small cases in Triton's interpreter."""
     judge = judge_of(FOLDER / f"{name}.py")
     assert old in judge.target.source
-    return judge.verdict("check", source=judge.target.source.replace(old, new) if old else judge.target.source)
+    return judge.verdict(Check(source=judge.target.source.replace(old, new) if old else judge.target.source))
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n == "fa_fwd" else []) for n in KERNELS])

@@ -18,6 +18,7 @@ from pgo_agent.sandbox.errors import Killed, TargetFault
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
+from pgo_agent.sandbox.judge.questions import Check
 
 from tests.sandbox.processes import FORKED, alive, below, depth
 
@@ -48,12 +49,13 @@ import sys, threading, time
 from pathlib import Path
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
+from pgo_agent.sandbox.judge.questions import Check
 
 judge = GpuJudge(target.read(Path(sys.argv[1])), gpu=None, sandbox=sys.argv[2])
-judge.ask("check", source=Path(sys.argv[1]).read_text())
+judge.ask(Check(Path(sys.argv[1]).read_text()))
 print("ready", flush=True)
 if len(sys.argv) > 3:
-    judge.ask("check", source=sys.argv[3])
+    judge.ask(Check(sys.argv[3]))
 time.sleep(600)
 """
 
@@ -80,7 +82,7 @@ def write(folder: Path, source: str = QUICK, dtype: str = "bfloat16") -> Path:
 
 
 def check(judge: GpuJudge, source: str | None = None) -> Judgement:
-    return judge.verdict("check", source=judge.target.source if source is None else source)
+    return judge.verdict(Check(source=judge.target.source if source is None else source))
 
 
 # processes ------------------------------------------------------------------------------------------------------------
@@ -127,7 +129,7 @@ def test_a_candidate_is_checked_by_a_process_of_its_own(judging: Callable[..., G
     judge = judging(dtype="float32", sandbox="auto")
     assert check(judge).verdict == Verdict.CHECKED
     assert own_judge() != os.getpid()
-    assert judge.environment["gpu"] is None
+    assert judge.environment.gpu is None
 
 
 @pytest.mark.bwrap

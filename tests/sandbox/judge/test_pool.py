@@ -19,6 +19,7 @@ from pgo_agent.sandbox.judge.gpu_lock import GpuLock
 from pgo_agent.sandbox.judge.gpus import Gpu
 from pgo_agent.sandbox.judge.interface import Ended
 from pgo_agent.sandbox.judge.pool import GpuPool
+from pgo_agent.sandbox.judge.questions import BundleRef, Hello, Peaks, Race
 from pgo_agent.sandbox.profile.kernel_profile import PassName
 
 from tests.agent.many import Machine, overlapping
@@ -26,6 +27,7 @@ from tests.sandbox.judge.test_gpu_lock import HOLDER
 
 BUSY = 0.4  # seconds of a command, where it matters
 ENV = {"PYTHONPATH": ":".join(p for p in sys.path if p), "PATH": "/usr/bin:/bin"}
+RACE = Race(BundleRef("", "", ""), "CASES/1m", "", stress=False)
 
 
 class Told:
@@ -62,8 +64,8 @@ def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
 
 def hello(judges: GpuPool) -> str:
     """Asks for nothing, and gives the GPU that answered."""
-    judges.ask("hello")
-    return str(judges.environment["uuid"])
+    judges.ask(Hello())
+    return str(judges.environment.uuid)
 
 
 # spreading ------------------------------------------------------------------------------------------------------------
@@ -236,7 +238,7 @@ def all_of(judges: GpuPool) -> None:
 def test_a_command_that_hangs_on_a_healthy_gpu_is_to_blame_itself(pool: Callable[..., Any]) -> None:
     judges, machine, told = pool(2, deadline=0.5, hangs={"GPU-0": ["race"], "GPU-1": ["race"]})
     for _ in range(3):  # however often
-        assert judges.verdict("race", case="CASES/1m").verdict == "timeout"
+        assert judges.verdict(RACE).verdict == "timeout"
     assert (told.kept, told.events) == ([], [])
     assert {a["gpu"] for a in machine.asked()} == {"GPU-0"}  # not tried on another one
 
@@ -257,8 +259,8 @@ def test_a_gpu_that_hangs_in_a_command_and_then_in_its_known_computation_moves_t
     judges, machine, told = pool(2, deadline=0.5)
     assert hello(judges) == "GPU-0"
     machine.control(deadline=0.5, hangs={"GPU-0": ["peaks", "open"]})
-    assert judges.ask("peaks", case="CASES/1m")["moved"] > 0
-    assert judges.environment["uuid"] == "GPU-1"
+    assert judges.ask(Peaks("CASES/1m")).moved > 0
+    assert judges.environment.uuid == "GPU-1"
     assert [uuid for uuid, _ in told.kept] == ["GPU-0"] and told.kept[0][1].startswith("stopped in 'peaks'")
 
 
@@ -288,7 +290,7 @@ def test_a_quarantined_gpu_is_free_for_others(pool: Callable[..., Any]) -> None:
 def test_a_launch_of_the_targets_own_that_hangs_is_told_as_it_is(pool: Callable[..., Any]) -> None:
     judges, _, told = pool(1, deadline=0.4, hangs={"GPU-0": ["peaks"]})
     with pytest.raises(Ended) as ended:
-        judges.ask("peaks", case="CASES/1m")
+        judges.ask(Peaks("CASES/1m"))
     assert ended.value.timed_out and told.kept == []
 
 

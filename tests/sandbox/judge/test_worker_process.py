@@ -10,6 +10,7 @@ import pytest
 from pgo_agent.sandbox.errors import EnvironmentFault
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 from pgo_agent.sandbox.judge.interface import Ended, NoStart
+from pgo_agent.sandbox.judge.questions import Hello
 from pgo_agent.sandbox.judge.worker_process import Process
 
 from tests.agent.many import NOBODY
@@ -61,7 +62,7 @@ def test_a_judge_that_is_closed_while_it_starts_asks_nobody(mute: str, monkeypat
 
     monkeypatch.setattr(GpuJudge, "_new", closed_meanwhile)
     with pytest.raises(NoStart):
-        judge.ask("hello")
+        judge.ask(Hello())
     judge.prepare(2)
     assert [p.status() for p in made] == [-9] * len(made)
 
@@ -71,7 +72,7 @@ def test_a_command_that_waits_is_over_when_its_judge_is_closed(mute: str) -> Non
 
     def ask() -> None:
         try:
-            judge.ask("hello")
+            judge.ask(Hello())
         except (Ended, EnvironmentFault) as e:
             ended.append(e)
 

@@ -7,22 +7,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
+from pgo_agent.sandbox.judge.questions import PeakRates
 from pgo_agent.sandbox.judge.timing import measured_peaks as measured
 from pgo_agent.sandbox.profile.backend import Workbench
 from pgo_agent.sandbox.profile.kernel_profile import Missing, Roofline
-from pgo_agent.sandbox.profile.roofline import NAME, Peaks, Work, of_case, peaks_of, roofline, work_of, works
+from pgo_agent.sandbox.profile.roofline import NAME, Work, of_case, peaks_of, roofline, work_of, works
 
 from tests.sandbox import tracing
 from tests.sandbox.conftest import ADD
 from tests.sandbox.judge.test_gpu_judge import check, write
 
-H200 = Peaks(flops=700e12, moved=4e12)
+H200 = PeakRates(flops=700e12, moved=4e12)
 rates = st.floats(1e9, 1e16)
 amounts = st.floats(1.0, 1e18)
-peaks = st.builds(Peaks, rates, rates)
+peaks = st.builds(PeakRates, rates, rates)
 
 
-def floor(flops: float, moved: float, of: Peaks) -> float:
+def floor(flops: float, moved: float, of: PeakRates) -> float:
     """Seconds that the work takes at least."""
     return max(flops / of.flops, moved / of.moved)
 
@@ -43,7 +44,7 @@ def test_an_addition_that_copies_as_fast_as_memory_was_seen_to_reaches_all_of_it
 
 
 @given(peaks, st.floats(1e-9, 1e3), st.floats(1e-9, 1e3))
-def test_at_the_ridge_both_bounds_are_the_same_time(of: Peaks, least: float, seconds: float) -> None:
+def test_at_the_ridge_both_bounds_are_the_same_time(of: PeakRates, least: float, seconds: float) -> None:
     found = roofline(least * of.flops, least * of.moved, seconds, "", of)
     assert found.intensity == pytest.approx(of.flops / of.moved)
     assert found.flops / of.flops == pytest.approx(found.bytes / of.moved)
@@ -51,7 +52,7 @@ def test_at_the_ridge_both_bounds_are_the_same_time(of: Peaks, least: float, sec
 
 
 @given(peaks, amounts, st.floats(1.001, 1e6))
-def test_beyond_the_ridge_arithmetic_bounds_and_before_it_memory(of: Peaks, moved: float, times: float) -> None:
+def test_beyond_the_ridge_arithmetic_bounds_and_before_it_memory(of: PeakRates, moved: float, times: float) -> None:
     ridge = of.flops / of.moved
     assert roofline(moved * ridge * times, moved, 1.0, "", of).bound == "compute"
     assert roofline(moved * ridge / times, moved, 1.0, "", of).bound == "memory"
@@ -59,7 +60,7 @@ def test_beyond_the_ridge_arithmetic_bounds_and_before_it_memory(of: Peaks, move
 
 @given(amounts, amounts, peaks, st.floats(1.0, 1e6))
 def test_no_time_at_or_above_the_floor_reaches_more_than_the_roof(
-    flops: float, moved: float, of: Peaks, times: float
+    flops: float, moved: float, of: PeakRates, times: float
 ) -> None:
     found = roofline(flops, moved, floor(flops, moved, of) * times, "", of)
     assert found.reached <= 1 + 1e-12
@@ -67,7 +68,7 @@ def test_no_time_at_or_above_the_floor_reaches_more_than_the_roof(
 
 
 @given(amounts, amounts, peaks)
-def test_no_more_is_reached_than_the_judges_physical_floor_allows(flops: float, moved: float, of: Peaks) -> None:
+def test_no_more_is_reached_than_the_judges_physical_floor_allows(flops: float, moved: float, of: PeakRates) -> None:
     """The judge accuses a kernel that is faster than the floor, which grants a margin; with nothing in the L2."""
     judges = measured.Peaks(of.flops, of.moved).floor_ms(flops, moved, False, 0)
     assert roofline(flops, moved, judges / 1e3, "", of).reached == pytest.approx(measured.MARGIN)
@@ -89,8 +90,8 @@ def test_what_is_no_work_or_no_time_is_refused(flops: float, moved: float, secon
         roofline(flops, moved, seconds, "", H200)
 
 
-@pytest.mark.parametrize("of", [Peaks(0, 1), Peaks(1, 0), Peaks(NAN, 1)])
-def test_peaks_that_are_none_are_refused(of: Peaks) -> None:
+@pytest.mark.parametrize("of", [PeakRates(0, 1), PeakRates(1, 0), PeakRates(NAN, 1)])
+def test_peaks_that_are_none_are_refused(of: PeakRates) -> None:
     with pytest.raises(ValueError):
         roofline(1, 1, 1.0, "", of)
 

@@ -25,6 +25,7 @@ from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.evidence import Evidence
 from pgo_agent.sandbox.gate.reason import of_case, plain
 from pgo_agent.sandbox.gate.verdict import Verdict
+from pgo_agent.sandbox.judge.questions import Environment
 
 from tests.agent.baselines import baseline, point
 
@@ -52,14 +53,14 @@ SUMMARIES: list[RunSummary] = [
         against={},
         cases={CASE: RATES},
         times={CASE: {"shipped": (1.0, 1.5)}},
-        environment={"gpu": "made up"},
+        environment=Environment("made up"),
         sides={},
         autotuned={},
         unfit=(Unfit(CASE, "c", "wrong", None),),
         seconds=2.5,
     ),
     RankedRun(
-        ranking=(RankedCandidate("c1", "m", "built", None, "no estimate for a rewrite", {}, COVERED.as_json()),),
+        ranking=(RankedCandidate("c1", "m", "built", None, "no estimate for a rewrite", {}, COVERED),),
         cases={CASE: {"shipped": KnownRate("c", 1.0, TimeSource.ESTIMATE, 2.0, "GB/s")}},
         device="made up",
         varied=(),
@@ -77,7 +78,7 @@ def store(tmp_path: Path) -> Store:
 
 @pytest.mark.parametrize("made", [point(BUILT, CASE), MEASURED])
 def test_a_baseline_comes_back_as_it_was(store: Store, made: BaselinePoint) -> None:
-    before = baseline(BUILT, [made], unfit=(Unfit(CASE, "c", "wrong", 1.5),), environment={"gpu": "made up"})
+    before = baseline(BUILT, [made], unfit=(Unfit(CASE, "c", "wrong", 1.5),), environment=Environment("made up"))
     store.set_baseline("x-1", before)
     assert store.run("x-1").baseline == before
 

@@ -12,6 +12,7 @@ from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.interpreter import tensors
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 from pgo_agent.sandbox.judge.interpreted import outcome
+from pgo_agent.sandbox.judge.questions import Check
 from pgo_agent.sandbox.judge.results import numerics
 
 from tests.judges import judge_of
@@ -29,7 +30,7 @@ def judged_as(folder: Path, text: str, source: str = "", **asked: Any) -> Judgem
     (folder / "add.py").write_text(text)
     judge = GpuJudge(target.read(folder / "add.py"), gpu=None)
     try:
-        return judge.verdict("check", source=source or text, **asked)
+        return judge.verdict(Check(source=source or text, **asked))
     finally:
         judge.close()
 
@@ -76,8 +77,8 @@ def test_what_ended_before_another_case_did_not_is_kept(tmp_path: Path) -> None:
 
 def test_a_kernel_that_a_public_case_launches_and_no_small_one_is_not_called_right(addition: GpuJudge) -> None:
     source = addition.target.source
-    assert addition.verdict("check", source=source, kernels=["_add"]).verdict == Verdict.CHECKED
-    found = addition.verdict("check", source=source, kernels=["_add", "_wide"])
+    assert addition.verdict(Check(source=source, kernels=("_add",))).verdict == Verdict.CHECKED
+    found = addition.verdict(Check(source=source, kernels=("_add", "_wide")))
     assert found.verdict == Verdict.BUILT and found.reason.startswith("_wide: launched for the public cases")
     assert found.coverage.counts["kernels"] == Count(1, 2)
 

@@ -7,6 +7,7 @@ import pytest
 from pgo_agent.sandbox.bundle.schema import Plan, Storage
 from pgo_agent.sandbox.bundle.validate import Bundle
 from pgo_agent.sandbox.gate.verdict import Verdict
+from pgo_agent.sandbox.judge.questions import Against
 from pgo_agent.sandbox.judge.results import checks
 from pgo_agent.sandbox.judge.timing import commands
 
@@ -20,7 +21,7 @@ def bundle(**cases: dict[str, str]) -> Bundle:
         f"CASES/{case}": {n: Plan({"x": X, "y": Y}, storages, STEPS[s], (Z,)) for n, s in labels.items()}
         for case, labels in cases.items()
     }
-    return Bundle("candidate", {}, {}, {}, plans)
+    return Bundle("candidate", {}, {}, plans)
 
 
 def test_each_configuration_has_its_smoke_test_on_the_least_case_that_has_it() -> None:
@@ -49,5 +50,5 @@ def test_configurations_are_compared_together_and_the_first_wrong_one_ends_it(
 
 def test_the_chosen_configuration_comes_first_and_all_others_after_it() -> None:
     three = bundle(small={"a": "a sum", "b": "a sum", "c": "a sum"})
-    request = {"public": ["CASES/small"], "held_out": []}
-    assert commands._to_check({"CASES/small": (three, "b")}, request) == {"CASES/small": ["b", "a", "c"]}
+    asked = Against({}, {}, None, public=("CASES/small",), held_out=(), weights=None)
+    assert commands._to_check({"CASES/small": (three, "b")}, asked) == {"CASES/small": ["b", "a", "c"]}

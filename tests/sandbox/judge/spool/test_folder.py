@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from pgo_agent.sandbox.errors import EnvironmentFault
+from pgo_agent.sandbox.judge.questions import Final, plan_ref
 from pgo_agent.sandbox.judge.spool.client import Unanswered
 from pgo_agent.sandbox.judge.spool.folder import (
     ANSWERS,
@@ -59,9 +60,9 @@ def test_half_a_request_is_none_until_the_rest_is_there(spool: Spool, keep: floa
 @pytest.mark.parametrize("left", [None, b"", b"half"])
 def test_a_request_waits_for_all_that_it_names(spool: Spool, folder: str, left: bytes | None) -> None:
     unknown = spool.unknown()
-    judge, side = spool.judge(subject=unknown), {"CASES/one": {"bundle": {"id": spool.bundle()}, "choice": "default"}}
+    judge, side = spool.judge(subject=unknown), {"CASES/one": plan_ref(spool.contents, spool.bundle(), "default")}
     with pytest.raises(Unanswered):
-        judge.ask("final", sides={"shipped": side}, cases=["CASES/one"])
+        judge.ask(Final({"shipped": side}, ("CASES/one",)))
     (file,) = (spool.root / folder).iterdir()
     whole = file.read_bytes()
     file.unlink()

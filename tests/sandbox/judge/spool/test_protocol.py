@@ -1,20 +1,23 @@
 """What goes over a spool is read as its form says, or refused; and processes are fresh where they must be."""
 
+import dataclasses
 import json
 import zlib
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pgo_agent.sandbox import devices, target
+from pgo_agent.sandbox import devices, json_codec, target
 from pgo_agent.sandbox.bundle.store import RECORDS, ContentStore
 from pgo_agent.sandbox.errors import BadBundle, EnvironmentFault, TargetFault
 from pgo_agent.sandbox.gate.verdict import Verdict
+from pgo_agent.sandbox.judge import questions
 from pgo_agent.sandbox.judge.interface import Busy, Ended
+from pgo_agent.sandbox.judge.questions import Environment, bundle_ref, plan_ref
 from pgo_agent.sandbox.judge.spool import protocol
 from pgo_agent.sandbox.judge.spool.client import SpoolJudge, Unanswered
 from pgo_agent.sandbox.judge.spool.folder import ANSWERS, ARTEFACTS, Folder
@@ -25,11 +28,13 @@ from tests.sandbox.judge.test_gpu_judge import write
 
 H200 = devices.find("h200")
 SHA = "0" * 64
+T = TypeVar("T")
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
     lambda x: st.lists(x, max_size=3) | st.dictionaries(st.text(max_size=9), x, max_size=3),
     max_leaves=8,
 )
+
 SIDE = {"CASES/one": {"bundle": SHA, "choice": "default"}}
 AGAINST = {"incumbent": SIDE, "shipped": SIDE, "tuned": None, "public": ["CASES/one"], "held_out": [], "weights": None}
 ASKED = {
@@ -79,7 +84,7 @@ def asking(do: str, **changes: Any) -> Request:
 
 
 def answering(do: str, said: Any) -> Answer:
-    return Answer(asking(do).sha, "answer", said, {"gpu": H200.name}, 1.0)
+    return Answer(asking(do).sha, "answer", said, Environment(H200.name), 1.0)
 
 
 # forms ----------------------------------------------------------------------------------------------------------------
@@ -87,6 +92,24 @@ def answering(do: str, said: Any) -> Answer:
 
 def test_every_command_that_may_be_asked_is_tried_here() -> None:
     assert ASKED.keys() == protocol.FIELDS.keys()
+
+
+OF_THE_ANSWERING_SIDE = {"shelf", "unguarded"}  # fields that no request may set
+
+
+@pytest.mark.parametrize("do", ASKED)
+def test_a_request_has_the_fields_of_its_question_and_an_answer_those_of_its_answer(do: str) -> None:
+    kind = questions.KINDS[do]
+    assert {f.name for f in dataclasses.fields(kind)} - OF_THE_ANSWERING_SIDE == protocol.FIELDS[do].keys()
+    answers = getattr(kind.answer, "__args__", (kind.answer,))
+    told = {f.name for answer in answers for f in dataclasses.fields(answer)}
+    assert do not in protocol.ANSWERS or told == protocol.ANSWERS[do].keys()
+
+
+@pytest.mark.parametrize("do", [d for d in TOLD if d in protocol.ANSWERS])
+def test_an_answer_that_was_read_as_its_type_is_the_same_json_again(do: str) -> None:
+    read = json_codec.from_json(questions.KINDS[do].answer, TOLD[do])
+    assert json.dumps(json_codec.as_json(read)) == json.dumps(TOLD[do])
 
 
 @pytest.mark.parametrize("do", ASKED)
@@ -176,10 +199,10 @@ class Scripted:
     busy: float = 0.0
     seen: list[tuple[str, int]] = field(default_factory=list)
 
-    def open(self) -> dict[str, Any]:
-        return {"gpu": H200.name}
+    def open(self) -> Environment:
+        return Environment(H200.name)
 
-    def ask(self, command: str, **fields: Any) -> dict[str, Any]:
+    def answer(self, command: str, fields: dict[str, Any]) -> dict[str, Any]:
         self.seen.append((command, self.process))
         self.busy += 2.0
         said = self.told.get(command, {})
@@ -217,40 +240,40 @@ class Both:
         with closing(worker):
             worker.serve(True, lambda _: None)
 
-    def asked(self, command: str, **fields: Any) -> dict[str, Any]:
+    def asked(self, question: questions.Question[T]) -> T:
         with pytest.raises(Unanswered):
-            self.judge.ask(command, **fields)
+            self.judge.ask(question)
         self.answered()
-        return self.judge.ask(command, **fields)
+        return self.judge.ask(question)
 
 
 def test_a_hang_and_a_crash_elsewhere_are_what_they_are_here(tmp_path: Path) -> None:
     both = Both(tmp_path, race=Ended("race d64", True, "no answer before the deadline"))
-    bundle = {"id": both.contents.put_bundle({"kernels": {}})}
-    fields = {"bundle": bundle, "case": "CASES/one", "choice": "a", "stress": True}
+    bundle = bundle_ref(both.contents, both.contents.put_bundle({"kernels": {}}))
+    question = questions.Race(bundle, "CASES/one", "a", stress=True)
     with pytest.raises(Ended, match="no answer before the deadline"):
-        both.asked("race", **fields)
-    assert both.judge.verdict("race", **fields).verdict == Verdict.TIMEOUT
+        both.asked(question)
+    assert both.judge.verdict(question).verdict == Verdict.TIMEOUT
     assert both.scripted.seen.count(("race", 0)) == 1
 
 
 def test_a_fault_of_the_target_elsewhere_is_the_targets_fault_here(tmp_path: Path) -> None:
     both = Both(tmp_path, peaks=TargetFault("the reference raises", "fix it"))
     with pytest.raises(TargetFault, match="the reference raises"):
-        both.asked("peaks", case="CASES/one")
+        both.asked(questions.Peaks("CASES/one"))
 
 
 def test_what_is_asked_before_anything_was_judged_shares_a_process_and_what_follows_does_not(tmp_path: Path) -> None:
     both = Both(tmp_path, peaks={"flops": 1.0, "moved": 1.0})
     for candidate in ("a", "b"):
         with both.judge.scope(candidate), pytest.raises(Unanswered):
-            both.judge.ask("peaks", case=candidate)
+            both.judge.ask(questions.Peaks(candidate))
     both.answered()
     for candidate in ("a", "b"):
         with both.judge.scope(candidate):
             both.judge.fresh()
             with pytest.raises(Unanswered):
-                both.judge.ask("peaks", case=candidate)
+                both.judge.ask(questions.Peaks(candidate))
     both.answered()
     assert both.scripted.seen[1:] == [("peaks", 0), ("peaks", 0), ("peaks", 1), ("peaks", 2)]
 
@@ -273,10 +296,10 @@ def test_work_that_waits_for_this_machine_does_not_keep_others_waiting(tmp_path:
 
 def test_the_seconds_of_an_answer_count_once_however_often_it_is_read(tmp_path: Path) -> None:
     both = Both(tmp_path, peaks={"flops": 1.0, "moved": 1.0})
-    both.asked("peaks", case="CASES/one")
+    both.asked(questions.Peaks("CASES/one"))
     busy = both.judge.busy
     with both.judge.scope("a"):
-        both.judge.ask("peaks", case="CASES/one")
+        both.judge.ask(questions.Peaks("CASES/one"))
         assert (both.judge.busy, both.judge.seconds) == (busy, 2.0)
 
 
@@ -292,40 +315,45 @@ def recorded(fields: dict[str, Any]) -> dict[str, Any]:
     return {"repeats": [repeat], "block_bytes": 64, "warps": 4, "same_outputs": True, **sides}
 
 
-def timeline(both: Both) -> dict[str, Any]:
-    pick = {"bundle": {"id": both.contents.put_bundle({"kernels": {}})}, "choice": "a"}
-    return ASKED["timeline"] | {"instrumented": pick, "plain": pick, "shelf": str(both.contents.root)}
+def timeline(both: Both) -> questions.Timeline:
+    pick = plan_ref(both.contents, both.contents.put_bundle({"kernels": {}}), "a")
+    return questions.Timeline("CASES/one", SHA, 2, 64, str(both.contents.root), pick, pick)
+
+
+def taken(answer: questions.Recorded | questions.Problem) -> questions.Recorded:
+    assert isinstance(answer, questions.Recorded)
+    return answer
 
 
 def test_what_an_instrumented_launch_recorded_comes_onto_the_shelf_of_who_asked(tmp_path: Path) -> None:
     both = Both(tmp_path, timeline=recorded)
-    (repeat,) = both.asked("timeline", **timeline(both))["repeats"]
-    assert zlib.decompress(both.contents.get(repeat["records"], RECORDS)) == b"records"
+    (repeat,) = taken(both.asked(timeline(both))).repeats
+    assert zlib.decompress(both.contents.get(repeat.records, RECORDS)) == b"records"
 
 
 def test_an_answer_waits_for_the_artefacts_that_it_names(tmp_path: Path) -> None:
     both = Both(tmp_path, timeline=recorded)
     with pytest.raises(Unanswered):
-        both.judge.ask("timeline", **timeline(both))
+        both.judge.ask(timeline(both))
     both.answered()
     (path, _) = sorted((tmp_path / "spool" / ARTEFACTS).iterdir())
     whole = path.read_bytes()
     path.write_bytes(whole[:5])
     with pytest.raises(Unanswered):
-        both.judge.ask("timeline", **timeline(both))
+        both.judge.ask(timeline(both))
     path.write_bytes(whole)
-    assert both.judge.ask("timeline", **timeline(both))["warps"] == 4
+    assert taken(both.judge.ask(timeline(both))).warps == 4
 
 
 def test_an_answer_whose_artefacts_were_lost_is_given_again(tmp_path: Path) -> None:
     both = Both(tmp_path, timeline=recorded)
     with pytest.raises(Unanswered):
-        both.judge.ask("timeline", **timeline(both))
+        both.judge.ask(timeline(both))
     both.answered()
     for path in (tmp_path / "spool" / ARTEFACTS).iterdir():
         path.unlink()
     both.answered()
-    assert both.judge.ask("timeline", **timeline(both))["warps"] == 4
+    assert taken(both.judge.ask(timeline(both))).warps == 4
     assert both.scripted.seen.count(("timeline", 0)) == 2
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.errors import EnvironmentFault
+from pgo_agent.sandbox.judge.questions import Peaks
 from pgo_agent.sandbox.judge.spool import leases, protocol
 from pgo_agent.sandbox.judge.spool.client import Unanswered
 from pgo_agent.sandbox.judge.spool.folder import (
@@ -41,8 +42,8 @@ def test_hello_is_answered_with_what_the_judge_process_says_of_its_machine(spool
     done = spool.once()
     answer = spool.answer(request)
     assert done.returncode == 0, done.stderr
-    assert answer is not None and (answer.kind, answer.environment["gpu"]) == ("answer", None)
-    assert "torch" in answer.environment and answer.seconds > 0
+    assert answer is not None and (answer.kind, answer.environment.gpu) == ("answer", None)
+    assert answer.environment.torch and answer.seconds > 0
 
 
 def test_a_machine_without_the_gpu_that_was_compiled_for_is_an_error_that_says_so(spool: Spool) -> None:
@@ -55,11 +56,11 @@ def test_a_machine_without_the_gpu_that_was_compiled_for_is_an_error_that_says_s
 def test_what_needs_a_gpu_is_refused_where_there_is_none(spool: Spool) -> None:
     judge = spool.judge()
     with pytest.raises(Unanswered):
-        judge.ask("peaks", case="CASES/one")
+        judge.ask(Peaks("CASES/one"))
     done = spool.once()
     assert "peaks refused: the machine that answers has no GPU" in done.stderr
     with pytest.raises(EnvironmentFault, match="refused"):
-        judge.ask("peaks", case="CASES/one")
+        judge.ask(Peaks("CASES/one"))
 
 
 def test_another_target_is_refused_and_the_answer_names_what_is_allowed(spool: Spool) -> None:
