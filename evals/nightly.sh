@@ -3,8 +3,9 @@
 #
 #   evals/nightly.sh FOLDER NAME [options of `eval nightly`]
 #
-# FOLDER keeps what nights leave: rows/NAME.jsonl, the workspace, site/. Begun again with the same NAME it goes on where
-# it was ended. PLAN names another plan than evals/nightly.toml, PYTHON another interpreter than .venv's.
+# FOLDER keeps what nights leave: rows/NAME.jsonl, field/NAME/ (kernels of public packages), the workspace, site/. Begun
+# again with the same NAME it goes on where it was ended. PLAN names another plan than evals/nightly.toml, PYTHON another
+# interpreter than .venv's. FIELD names kernels or packages of the field suite; none: no kernel of it.
 # Nothing is installed or fetched. It ends with 1 when something became slower; other codes are those of `eval nightly`.
 set -eu
 folder=$1 name=$2
@@ -22,9 +23,34 @@ export PYTHONPATH="$PWD/build/types"
 python=${PYTHON:-$PWD/.venv/bin/python}
 cd "$folder"
 
-"$python" -m pgo_agent.agent.cli.main eval nightly "$plan" -o "$rows" --store "$folder/workspace" "$@"
-"$python" -m pgo_agent.agent.cli.main eval site rows/*.jsonl -o site
-before=$(grep -l '"what": "run"' rows/*.jsonl | sort -V | grep -Fxv "rows/$name.jsonl" | tail -n 1) # with a row
-if [ -n "$before" ]; then
-    "$python" -m pgo_agent.agent.cli.main eval compare "$before" "$rows"
+evaluate() {
+    "$python" -m pgo_agent.agent.cli.main eval "$@"
+}
+
+slower=0
+compare() { # the rows of this night, then those of all nights
+    own=$1
+    shift
+    before=$(grep -ls '"what": "run"' "$@" | sort -V | grep -Fxv "$own" | tail -n 1) # with a row
+    if [ -n "$before" ] && [ -f "$own" ]; then
+        code=0
+        evaluate compare "$before" "$own" || code=$?
+        [ "$code" -le 1 ] || exit "$code"
+        [ "$code" -eq 0 ] || slower=1
+    fi
+}
+
+evaluate nightly "$plan" -o "$rows" --store "$folder/workspace" "$@"
+if [ "${FIELD-}" != none ]; then
+    code=0 # 1: a kernel has no target, which the page says
+    evaluate field ${FIELD-} --no-check -o "field/$name" --store "$folder/workspace" "$@" || code=$?
+    [ "$code" -le 1 ] || exit "$code"
 fi
+set -- rows/*.jsonl
+for file in field/*/targets.jsonl field/*/rows.jsonl; do
+    [ ! -f "$file" ] || set -- "$@" "$file"
+done
+evaluate site "$@" -o site
+compare "rows/$name.jsonl" rows/*.jsonl
+compare "field/$name/rows.jsonl" field/*/rows.jsonl
+exit "$slower"

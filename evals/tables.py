@@ -14,6 +14,7 @@ from typing import Any
 from pgo_agent.agent.moves.catalogue import SOURCE_MOVES
 from pgo_agent.agent.run.record.shipped_results import rows
 from pgo_agent.agent.version import short
+from pgo_agent.evals.field import outcome
 from pgo_agent.evals.field import report as field_report
 from pgo_agent.evals.field import run as field_run
 from pgo_agent.evals.field.suite import FOLDER
@@ -219,11 +220,12 @@ def field() -> str:
     """Return how far the kernels of public packages came: a Markdown table, a line for each."""
     made = list(field_run.read(FIELD / "targets.jsonl").values())
     runs = {r.kernel: r for r in load.files([FIELD / "h200.jsonl"]).rows}
-    table = ["| kernel | package | lines by hand | over as shipped | over tuned | won by, or what stood in the way |"]
-    table.append("|---|---|---:|---:|---:|---|")
-    for t in made:
-        cells = field_report.cells(t, runs.get(t.kernel))
-        table.append("| " + " | ".join([f"`{t.kernel}`", f"{t.package} {t.version}", str(t.by_hand), *cells]) + " |")
+    columns = ["kernel", "package", "lines by hand", "as shipped, ms", "tuned, ms", "`torch.compile`, ms"]
+    columns += ["over as shipped", "over tuned", "over `torch.compile`", "won by, or what stood in the way"]
+    table = ["| " + " | ".join(columns) + " |", "|---|---|" + "---:|" * (len(columns) - 3) + "---|"]
+    for o in outcome.of(made, runs):
+        by_hand = str(o.target.by_hand) if o.target else "-"
+        table.append("| " + " | ".join([f"`{o.kernel}`", o.package, by_hand, *field_report.cells(o)]) + " |")
     counted = field_report.line(field_report.summary(made, runs))
     where = _where(next(iter(runs.values())).environment, *(r.commit for r in runs.values()))
     return "\n".join(table) + f"\n\n{counted[0].upper()}{counted[1:]}. {where}.\n"

@@ -200,6 +200,9 @@ def eval_field(
     folder: Annotated[Path, typer.Option("--output", "-o", help="Where targets, plan and rows go.")] = Path("field"),
     optimizer: Annotated[str, typer.Option(help="Who proposes: embedded, or as --model takes it.")] = "embedded",
     candidates: Annotated[int, typer.Option(min=1, help="Of each kernel, on a GPU.")] = 16,
+    compile_reference: Annotated[
+        bool, typer.Option(help="On a GPU, time torch.compile of each reference beside its kernel.")
+    ] = True,
     check: Annotated[bool, typer.Option(help="Put each target through the gate without a GPU.")] = True,
     at_once: AtOnceOption = 1,
     *,
@@ -222,7 +225,8 @@ def eval_field(
         shown = report.FieldReport(made, folder)
         if not (shown.ready and run.measures(asked)):
             raise typer.Exit(shown.end(json_lines))
-        night = nightly.opened(folder / run.ROWS, run.plan(shown.ready, folder, optimizer, candidates))
+        plan = run.plan(shown.ready, folder, optimizer, candidates, compile_reference)
+        night = nightly.opened(folder / run.ROWS, plan)
     _run_plan(nightly, shown, night, asked, store, json_lines, at_once)
 
 

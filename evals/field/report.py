@@ -4,42 +4,78 @@ A kernel without a target, and a run that failed, count as a gain of 1.
 """
 
 import json
-import math
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pgo_agent.agent.exit_codes import Exit
 from pgo_agent.agent.views import summary as display
-from pgo_agent.evals.field import run
+from pgo_agent.evals.field import outcome, run
+from pgo_agent.evals.field.outcome import TIMED, Outcome
 from pgo_agent.evals.field.targets import FieldTarget
-from pgo_agent.evals.nightly.row import BASES, SHIPPED, TUNED, Row
+from pgo_agent.evals.nightly.row import BASES, Row
+from pgo_agent.sandbox.json_codec import JsonObject
+from pgo_agent.sandbox.target import COMPILED
 from rich.table import Table
 
 
-def summary(targets: Sequence[FieldTarget], rows: Mapping[str, Row]) -> dict[str, Any]:
-    """Return what is counted over all kernels, as plain values. `rows`: kernel -> what its run came to."""
-    installed = [t for t in targets if t.version]
-    written = [t for t in installed if t.written]
-    counts: dict[str, Any] = {
-        "kernels": len(targets),
-        "packages": len({t.package for t in targets}),
-        "installed": len(installed),
-        "written": len(written),
-        "ready": sum(t.ready for t in installed),
-        "right": sum(t.verdict == "right" for t in installed),
-        "built": sum(t.verdict == "built" for t in installed),
-        "lines by hand, median": statistics.median(t.by_hand for t in written) if written else None,
-        "seconds of init, median": statistics.median(t.seconds for t in written) if written else None,
-    }
-    if rows:
-        counts["measured"] = sum(not r.failed for r in rows.values())
-        counts["accepted"] = sum(r.winner is not None for r in rows.values())
-        counts["mean"] = {b: _mean([_middle(rows.get(t.kernel), b) for t in installed]) for b in BASES}
-    return counts
+@dataclass(frozen=True)
+class Summary:
+    """What is counted over all kernels."""
+
+    outcomes: Sequence[Outcome]
+    measured: bool  # whether there were runs
+
+    @property
+    def targets(self) -> list[FieldTarget]:
+        return [o.target for o in self.outcomes if o.target]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        made = [t for t in self.targets if t.version]
+        return {
+            "kernels": len(self.targets),
+            "packages": len({t.package for t in self.targets}),
+            "installed": len(made),
+            "written": sum(t.written for t in made),
+            "ready": sum(t.ready for t in made),
+            "right": sum(t.verdict == "right" for t in made),
+            "built": sum(t.verdict == "built" for t in made),
+        }
+
+    @property
+    def medians(self) -> dict[str, float | None]:
+        """By hand and by the clock, of the targets that were written."""
+        written = [t for t in self.targets if t.version and t.written]
+        return {
+            "lines by hand, median": statistics.median(t.by_hand for t in written) if written else None,
+            "seconds of init, median": statistics.median(t.seconds for t in written) if written else None,
+        }
+
+    @property
+    def runs(self) -> dict[str, int]:
+        rows = [o.row for o in self.outcomes if o.row]
+        return {"measured": sum(not r.failed for r in rows), "accepted": sum(r.winner is not None for r in rows)}
+
+    @property
+    def compiled(self) -> int:
+        """Kernels whose compiled reference was timed."""
+        return sum(o.over(COMPILED) is not None for o in self.outcomes)
+
+    def as_json(self) -> JsonObject:
+        told: JsonObject = {**self.counts, **self.medians}
+        if self.measured:
+            told |= self.runs
+            told["mean"] = {b: outcome.mean(self.outcomes, b) for b in BASES}
+            told[COMPILED] = {"kernels": self.compiled, "mean": outcome.mean(self.outcomes, COMPILED)}
+        return told
+
+
+def summary(targets: Sequence[FieldTarget], rows: Mapping[str, Row]) -> Summary:
+    """Return what is counted over all kernels. `rows`: kernel -> what its run came to."""
+    return Summary(outcome.of(targets, rows), bool(rows))
 
 
 @dataclass(frozen=True)
@@ -67,7 +103,7 @@ class FieldReport:
     def finish(self, _results: object, json_lines: bool, code: Exit) -> Exit:
         """End the feed of events with what was counted; return the code."""
         if json_lines:
-            counted = summary(self.made, run.rows(self.folder))
+            counted = summary(self.made, run.rows(self.folder)).as_json()
             print(json.dumps({"type": "field.completed"} | counted), flush=True)
         return code or self.code
 
@@ -80,6 +116,10 @@ class FieldReport:
         for r in rows.values():
             if r.failed:
                 out.print(f"{r.kernel}: its run failed: {r.failed}", markup=False, soft_wrap=True)
+            for why in (r.uncompiled or {}).values():
+                out.print(
+                    f"{r.kernel}: torch.compile of its reference is not timed: {why}", markup=False, soft_wrap=True
+                )
         out.print(line(summary(self.made, rows)), markup=False, soft_wrap=True)
 
 
@@ -94,56 +134,53 @@ def _state(t: FieldTarget) -> str:
 
 def _table(made: Sequence[FieldTarget], rows: Mapping[str, Row]) -> Table:
     table = Table(title="kernels of public packages", title_justify="left")
-    numbers = ("by hand", "init s", *(("of shipped", "of tuned") if rows else ()))
+    numbers = ("by hand", "init s", *([f"of {side}" for side in TIMED] if rows else ()))
     for column in ("kernel", "package", "without a GPU", *numbers):
         table.add_column(column, justify="right" if column in numbers else "left")
     for t in made:
-        gains = [_gain(rows.get(t.kernel), b) for b in (SHIPPED, TUNED)] if rows else []
+        gains = _gains(Outcome(t.kernel, t, rows.get(t.kernel))) if rows else []
         table.add_row(t.kernel, f"{t.package} {t.version}", _state(t), str(t.by_hand), f"{t.seconds:.0f}", *gains)
     return table
 
 
-def line(counts: Mapping[str, Any]) -> str:
+def _gains(o: Outcome) -> list[str]:
+    if o.failed:
+        return ["-" if o.row is None else "failed: 1"] * len(TIMED)
+    return [number(o.over(side)) for side in TIMED]
+
+
+def line(found: Summary) -> str:
+    counts, (by_hand, seconds) = found.counts, found.medians.values()
     text = (
         f"{counts['kernels']} kernels of {counts['packages']} packages: {counts['written']} targets written, "
         f"{counts['ready']} whole"
     )
     if counts["right"] or counts["built"]:
         text += f"; {counts['right']} right and {counts['built']} built without a GPU"
-    if (by_hand := counts["lines by hand, median"]) is not None:
-        text += f"; in the median {by_hand:g} lines by hand and {counts['seconds of init, median']:.0f} s"
-    if "mean" in counts:
-        means = ", ".join(f"{mean:.3f}x of {base}" for base, mean in counts["mean"].items())
-        text += f"; {counts['measured']} measured, {counts['accepted']} faster; geometric mean {means}"
+    if by_hand is not None:
+        text += f"; in the median {by_hand:g} lines by hand and {seconds:.0f} s"
+    if found.measured:
+        runs = found.runs
+        text += f"; {runs['measured']} measured, {runs['accepted']} faster; geometric mean {means(found)}"
     return text
 
 
-def cells(made: FieldTarget, row: Row | None) -> list[str]:
-    """Return what a kernel's run came to as cells of a table: of as shipped, of tuned, and why."""
-    if row is None:
-        why = "not run" if made.ready else "a line is left to write" if made.written else "`init` found no launcher"
-        return ["-", "-", why]
-    if row.failed:
-        return ["1", "1", _short(row.failed)]
-    won = ", then ".join(row.winner.moves) if row.winner else "no candidate was faster"
-    return [f"{row.middle(SHIPPED):.3f}", f"{row.middle(TUNED):.3f}", won]
+def means(found: Summary) -> str:
+    """Return the geometric means in words."""
+    by_base = {b: outcome.mean(found.outcomes, b) for b in (*BASES, COMPILED)}
+    listed = {b: f"{mean:.3f}x of {b}" for b, mean in by_base.items() if mean is not None}
+    if COMPILED in listed:
+        listed[COMPILED] += f" ({found.compiled} kernels)"
+    return ", ".join(listed.values())
 
 
-def _short(failed: str) -> str:
-    """Return why a run failed in one line: without the file's name and the advice."""
-    text = failed.splitlines()[0]
-    for head in ("the kernel as it stands is ", "the kernel as it stands "):
-        text = text.rpartition(head)[2]
-    return text[:110].replace("|", "/")
+def cells(o: Outcome) -> list[str]:
+    """Return what became of a kernel as cells of a table: times in ms, how many times faster, and why."""
+    times = [f"{ms:#.3g}" if (ms := o.ms(side)) is not None else "-" for side in TIMED]
+    gains = ["-" if not o.counted else number(o.over(side), "1" if o.failed else "") for side in TIMED]
+    return [*times, *gains, o.why.replace("|", "/")]
 
 
-def _middle(row: Row | None, base: str) -> float:
-    return row.middle(base) if row else 1.0
-
-
-def _gain(row: Row | None, base: str) -> str:
-    return "-" if row is None else "failed: 1" if row.failed else f"{row.middle(base):.3f}"
-
-
-def _mean(gains: Sequence[float]) -> float:
-    return math.exp(sum(map(math.log, gains)) / len(gains)) if gains else 1.0
+def number(gain: float | None, failed: str = "") -> str:
+    """Return how many times faster as a cell; `failed`: what to say of a baseline's 1 that stands for a failure."""
+    return "-" if gain is None else failed or f"{gain:.3f}"

@@ -5,7 +5,7 @@ is there is kept: the same command goes on, and with a GPU it measures.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from pgo_agent.agent.run import judge_choice
@@ -16,9 +16,11 @@ from pgo_agent.evals.nightly import plan as nightly
 from pgo_agent.evals.nightly import run as nightly_run
 from pgo_agent.evals.nightly.row import Row
 from pgo_agent.sandbox import json_codec
+from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.threads import threads
 
-ROWS = "rows.jsonl"
+SUITE = "field"
+ROWS, TARGETS = "rows.jsonl", "targets.jsonl"
 MINUTES, GPU_SECONDS = 15.0, 300.0  # of the run of one kernel
 
 
@@ -32,7 +34,7 @@ def targets(
 ) -> list[FieldTarget]:
     """Make the targets that are not there yet, so many at once, and return all of `kernels`."""
     (folder / "targets").mkdir(parents=True, exist_ok=True)
-    file = folder / "targets.jsonl"
+    file = folder / TARGETS
     known = read(file)
 
     def one(kernel: FieldKernel) -> FieldTarget:
@@ -50,13 +52,38 @@ def targets(
 
 
 def read(file: Path) -> dict[str, FieldTarget]:
-    """Return kernel -> what is known of its target."""
-    lines = map(json.loads, file.read_text().splitlines()) if file.exists() else ()
-    fields = ({n: v for n, v in line.items() if n != "what"} for line in lines)
-    return {t.kernel: t for f in fields for t in [json_codec.from_json(FieldTarget, f)]}
+    """Return kernel -> what is known of its target. Raises UsageFault for a line that is no target."""
+    found = {}
+    for n, line in enumerate(file.read_text().splitlines() if file.exists() else (), 1):
+        try:
+            fields = {name: value for name, value in json.loads(line).items() if name != "what"}
+            made = json_codec.decoded(FieldTarget, fields)
+        except (AttributeError, ValueError) as e:
+            raise UsageFault(f"{file}, line {n}: it is no target: {e}", "`pgo-agent eval field` writes it") from None
+        found[made.kernel] = made
+    return found
 
 
-def plan(made: Sequence[FieldTarget], folder: Path, optimizer: str, candidates: int) -> nightly.NightlyPlan:
+def of_files(files: Iterable[Path]) -> list[FieldTarget]:
+    """Return what several files hold; of a kernel in several, what the last one says. Raises UsageFault."""
+    found: dict[str, FieldTarget] = {}
+    for file in files:
+        found |= read(file)
+    return list(found.values())
+
+
+def holds_targets(file: Path) -> bool:
+    """Whether a file is one that `targets` wrote."""
+    try:
+        with file.open(encoding="utf-8") as lines:
+            return lines.readline().startswith('{"what": "target"')
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def plan(
+    made: Sequence[FieldTarget], folder: Path, optimizer: str, candidates: int, compile_reference: bool
+) -> nightly.NightlyPlan:
     """Write the plan of a nightly of the targets that are ready; return it."""
     values = {
         "targets": [str((folder / "targets" / f"{t.kernel}.py").resolve()) for t in made if t.ready],
@@ -66,6 +93,8 @@ def plan(made: Sequence[FieldTarget], folder: Path, optimizer: str, candidates: 
         "patience": candidates,
         "minutes": MINUTES,
         "gpu_seconds": GPU_SECONDS,
+        nightly.COMPILE: compile_reference,
+        "suite": SUITE,
     }
     file = folder / "plan.toml"
     file.write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in values.items()))

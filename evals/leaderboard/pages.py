@@ -33,7 +33,7 @@ def colors(boards: Sequence[Board]) -> Colors:
 def page(board: Board, kernel: str) -> str:
     """Return the file of a kernel on a GPU."""
     device = devices.named(board.gpu)
-    name = f"{kernel}-{device.key if device else board.gpu}"
+    name = f"{f'{board.suite}-' if board.suite else ''}{kernel}-{device.key if device else board.gpu}"
     safe = re.sub(r"[^A-Za-z0-9_-]", "_", name)[:80]
     mark = "" if safe == name else "-" + hashlib.sha256(name.encode()).hexdigest()[:8]
     return f"{safe}{mark}.html"
@@ -46,7 +46,7 @@ def board(of_gpu: Board, tones: Colors) -> Values:
     last = of_gpu.last
     return {
         "gpu": of_gpu.gpu,
-        "versions": _versions(last),
+        "versions": versions(last),
         "nights": len(of_gpu.nights),
         "between": [of_gpu.rows[0].when[:10], of_gpu.rows[-1].when[:10]],
         "kernels": [(k, page(of_gpu, k)) for k in of_gpu.kernels],
@@ -148,7 +148,7 @@ def _case_name(case: str) -> str:
     return case.split("/", 1)[-1]
 
 
-def _versions(rows: Sequence[Row]) -> str:
+def versions(rows: Sequence[Row]) -> str:
     told = [r.environment.as_json() for r in rows]
     by_name = [(name, sorted({str(e[name]) for e in told if e.get(name)})) for name in VERSIONS]
     commits = sorted({short(r.commit) for r in rows})
@@ -165,7 +165,7 @@ def kernel(of_gpu: Board, name: str, tones: Colors) -> Values:
     return {
         "kernel": name,
         "gpu": of_gpu.gpu,
-        "versions": _versions(last),
+        "versions": versions(last),
         "best": _card(of_gpu, name),
         "winner": best.winner,
         "who": _who(best),

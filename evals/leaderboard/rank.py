@@ -5,7 +5,7 @@ A row without a winner counts as 1, and so does one that failed. Times of differ
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pgo_agent.evals.nightly.report import mean
 from pgo_agent.evals.nightly.row import SHIPPED, TUNED, Row
@@ -49,10 +49,11 @@ class KernelRows:
 
 @dataclass(frozen=True)
 class Board:
-    """All that was measured on one GPU."""
+    """All that was measured on one GPU, of one suite of kernels."""
 
     gpu: str
     rows: tuple[Row, ...]  # every one, oldest first
+    suite: str = ""  # empty: kernels of no suite
 
     @property
     def last(self) -> list[Row]:
@@ -80,7 +81,7 @@ class Board:
         return KernelRows(tuple(r for r in self.last if r.kernel == kernel)).best
 
     def of(self, kernel: str) -> "Board":
-        return Board(self.gpu, tuple(r for r in self.rows if r.kernel == kernel))
+        return replace(self, rows=tuple(r for r in self.rows if r.kernel == kernel))
 
     @property
     def nights(self) -> list[tuple[str, list[Row]]]:
@@ -91,12 +92,13 @@ class Board:
         return [(rows[0].when[:10], rows) for rows in by_file.values()]
 
 
-def boards(rows: Iterable[Row]) -> list[Board]:
-    """Return one for each GPU: of most rows first, then by name."""
+def boards(rows: Iterable[Row], suite: str = "") -> list[Board]:
+    """Return one for each GPU, of rows that are all of a suite or of none: of most rows first, then by name."""
     by_gpu: dict[str, list[Row]] = {}
     for r in sorted(rows, key=lambda r: r.when):
         by_gpu.setdefault(r.gpu, []).append(r)
-    return [Board(gpu, tuple(listed)) for gpu, listed in sorted(by_gpu.items(), key=lambda b: (-len(b[1]), b[0]))]
+    ordered = sorted(by_gpu.items(), key=lambda b: (-len(b[1]), b[0]))
+    return [Board(gpu, tuple(listed), suite) for gpu, listed in ordered]
 
 
 def noise(rows: Sequence[Row]) -> Mapping[str, float]:

@@ -10,8 +10,11 @@ from typing import Any
 
 from pgo_agent.agent.views.html import template
 from pgo_agent.agent.views.profile.output import put
+from pgo_agent.evals.field import run as field
+from pgo_agent.evals.field.targets import FieldTarget
 from pgo_agent.evals.gate import report
-from pgo_agent.evals.leaderboard import pages, rank
+from pgo_agent.evals.leaderboard import packages, pages, rank
+from pgo_agent.evals.leaderboard.packages import Standing
 from pgo_agent.evals.nightly import load
 from pgo_agent.evals.nightly.load import Found
 from pgo_agent.evals.nightly.report import mean
@@ -27,41 +30,45 @@ HEAVY = ("ms",)  # of a case: raw samples stay in the files of rows, which resul
 def main(files: Sequence[Path], folder: Path) -> int:
     """Write the site; return 0. Raises UsageFault for files that hold no row, EnvironmentFault where it cannot
     write."""
-    contents = load.files(files)
+    contents = load.files([f for f in files if not field.holds_targets(f)])
+    targets = field.of_files(sorted(filter(field.holds_targets, files), key=lambda f: f.stat().st_mtime))
     if not contents.rows and not contents.gate:
         why = "; ".join(contents.notes) or "no run has ended yet"
         raise UsageFault(f"these files hold no row: {why}", "go on with `pgo-agent eval nightly`")
     if folder.exists() and not folder.is_dir():
         raise UsageFault(f"{folder} is no folder", "name another with -o")
-    for name, text in site(contents, load.names(files)):
+    for name, text in site(contents, load.names(files), targets):
         put(folder / name, text)
     return 0
 
 
-def site(contents: Found, files: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield file name and text of everything."""
-    boards = rank.boards(contents.rows)
-    tones = pages.colors(boards)
+def site(contents: Found, files: Sequence[str], targets: Sequence[FieldTarget] = ()) -> Iterator[tuple[str, str]]:
+    """Yield file name and text of everything. `targets`: of kernels of public packages."""
+    boards, of_packages = packages.others(contents.rows), packages.boards(contents.rows)
+    tones = pages.colors([*boards, *of_packages])
+    standings = packages.standings(contents.rows, targets)
     first = {
         "boards": [pages.board(b, tones) for b in boards],
+        "packages": packages.section(standings),
         "gate": report.rates(contents.gate),
         "files": files,
         "notes": contents.notes,
     }
     yield INDEX, _render("index.html.j2", **first)
-    for b in boards:
+    for b in (*boards, *of_packages):
         for name in b.kernels:
             yield pages.page(b, name), _render("kernel.html.j2", **pages.kernel(b, name, tones))
-    yield DATA, json.dumps(data(contents, files), indent=1, sort_keys=True) + "\n"
+    yield DATA, json.dumps(data(contents, files, standings), indent=1, sort_keys=True) + "\n"
 
 
-def data(contents: Found, files: Sequence[str]) -> JsonObject:
+def data(contents: Found, files: Sequence[str], standings: Sequence[Standing]) -> JsonObject:
     """Return what the site shows, for programs."""
-    boards = rank.boards(contents.rows)
+    boards = packages.others(contents.rows)
     return {
         "files": list(files),
         "gate": report.rates(contents.gate),
         "gpus": {b.gpu: _board(b) for b in boards},
+        "kernels of public packages": packages.data(standings),
     }
 
 

@@ -18,7 +18,14 @@ from pgo_agent.sandbox.errors import UsageFault
 
 HINT = "give files of `pgo-agent eval nightly`, or those in evals/results"
 GATE = (ENTRY, BATCH)
-BESIDE = {"sweep", "verdict", "profile", "mutant", "time to a result"}  # other records in evals/results: no rows
+BESIDE = {
+    "sweep",
+    "verdict",
+    "profile",
+    "mutant",
+    "time to a result",
+    "target",
+}  # other records in evals/results: no rows
 
 Line = tuple[int, dict[str, Any]]  # with its number
 

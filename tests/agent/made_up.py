@@ -1,4 +1,4 @@
-"""A judge of made-up times behind the real worker of a spool: `python made_up.py DIR TARGET FASTER [--once]`.
+"""A judge of made-up times behind the real worker of a spool: `python made_up.py DIR TARGET[:TARGET] FASTER [--once]`.
 
 There is no GPU where most tests run. What a run asks through a folder, and what it does with answers, is tried with
 this: every bundle is read and checked as a GPU's judge process does, and nothing is launched. FASTER is how many times
@@ -118,7 +118,9 @@ class MadeUp:
     def _final(self, given: dict[str, Any]) -> dict[str, Any]:
         ms = {"winner": 2.0 / self.faster, "autotuned": 1.0}
         sides = {n: [ms.get(n, 2.0)] * ROUNDS for n in (*given["sides"], "A/A")}
-        return {"times": dict.fromkeys(given["cases"], sides)}
+        if not given.get("compile_reference"):
+            return {"times": dict.fromkeys(given["cases"], sides)}
+        return {"times": dict.fromkeys(given["cases"], sides | {target.COMPILED: [6.0] * ROUNDS}), "uncompiled": {}}
 
 
 def _bundles(fields: Any) -> list[dict[str, str]]:
@@ -127,15 +129,15 @@ def _bundles(fields: Any) -> list[dict[str, str]]:
     return [b for v in fields for b in _bundles(v)] if isinstance(fields, list) else []
 
 
-def main(folder: Path, subject: Path, faster: float, once: bool, wrong: str = "", ends: str = "") -> None:
+def main(folder: Path, subjects: str, faster: float, once: bool, wrong: str = "", ends: str = "") -> None:
     while not folder.is_dir():
         time.sleep(0.1)
-    found = target.read(subject)
+    found = {t.digest: t for name in subjects.split(os.pathsep) for t in [target.read(Path(name))]}
     asked = folder.with_name(f"{folder.name}.asked")
-    with closing(Worker(Folder(folder), {found.digest: found}, lambda _: MadeUp(faster, asked, wrong, ends))) as worker:
+    with closing(Worker(Folder(folder), found, lambda _: MadeUp(faster, asked, wrong, ends))) as worker:
         worker.serve(once, lambda text: print(text, flush=True))
 
 
 if __name__ == "__main__":
     named = {n: sys.argv[sys.argv.index(f"--{n}") + 1] for n in ("wrong", "ends") if f"--{n}" in sys.argv}
-    main(Path(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3]), "--once" in sys.argv, **named)
+    main(Path(sys.argv[1]), sys.argv[2], float(sys.argv[3]), "--once" in sys.argv, **named)

@@ -1,13 +1,18 @@
 """The field suite: what it names is there, what is written by hand goes into a target, and one kernel comes through."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pgo_agent.evals.field import merge, suite
+from pgo_agent.evals.field import merge, outcome, report, run, suite
+from pgo_agent.evals.field.targets import FieldTarget
+from pgo_agent.evals.nightly.row import Row
 from pgo_agent.sandbox.errors import UsageFault
+from pgo_agent.sandbox.target import COMPILED
 
 from tests.agent.command_line import pgo
+from tests.evals.rows import case, failed, lot, row
 
 TARGET = '''"""A target."""
 
@@ -20,6 +25,18 @@ def reference(x):
 
 CASES = {"one": dict(M=1)}
 '''
+
+
+READY = FieldTarget("add", "adders", "1.0", True, 0, True, 9.0, "", "", 0.0)
+UNWRITTEN = replace(READY, kernel="unwritten", written=False, ready=False)
+NOT_INSTALLED = replace(UNWRITTEN, kernel="absent", version="")
+
+
+def timed(compiled: float, **changes: object) -> Row:
+    """A run whose winner took 2.0 / 1.1 ms, with the time of the compiled reference; 0: it has none."""
+    c = case()
+    ms = c.ms | ({COMPILED: lot(compiled)} if compiled else {})
+    return replace(row({"CASES/1m": replace(c, ms=ms)}), **changes)  # type: ignore[arg-type]
 
 
 def test_every_kernel_has_a_program_and_a_package_with_a_version() -> None:
@@ -68,3 +85,35 @@ def test_a_package_that_is_not_installed_is_named_with_what_to_do(tmp_path: Path
     assert done.code == 1 and "pip install --no-deps" in " ".join(done.out.split())
     (row,) = map(json.loads, (tmp_path / "out" / "targets.jsonl").read_text().splitlines())
     assert not row["written"] and row["version"] == ""
+
+
+def test_what_failed_counts_as_one_and_what_is_not_installed_counts_not_at_all() -> None:
+    targets = [READY, replace(READY, kernel="broken"), UNWRITTEN, NOT_INSTALLED]
+    found = outcome.of(targets, {"add": timed(0), "broken": failed(kernel="broken")})
+    assert [o.over("tuned") for o in found[:3]] == [pytest.approx(1.1, rel=0.01), 1.0, 1.0]
+    assert outcome.mean(found, "tuned") == pytest.approx(1.1 ** (1 / 3), rel=0.01)
+    assert [o.why for o in found] == [
+        "a move",
+        "the kernel does not compile",
+        "`init` found no launcher",
+        "its package is not installed",
+    ]
+
+
+def test_the_compiled_reference_has_a_mean_over_the_kernels_where_it_was_timed() -> None:
+    targets = [replace(READY, kernel=k) for k in ("add", "mul", "old")]
+    rows = {"add": timed(4.0), "mul": timed(8.0), "old": timed(0)}
+    counted = report.summary(targets, rows)
+    assert counted.compiled == 2
+    assert outcome.mean(counted.outcomes, COMPILED) == pytest.approx((2.2 * 4.4) ** 0.5, rel=0.01)
+    first, _, old = (report.cells(o) for o in outcome.of(targets, rows))
+    assert first[2].startswith("4.0") and (old[2], old[5]) == ("-", "-")
+
+
+def test_a_file_of_targets_that_somebody_broke_is_refused_by_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "targets.jsonl"
+    lines = [json.dumps(READY.as_json()), json.dumps({"what": "target", "kernel": 1})]
+    file.write_text("\n".join(lines))
+    assert run.holds_targets(file) and not run.holds_targets(tmp_path / "none.jsonl")
+    with pytest.raises(UsageFault, match="line 2: it is no target"):
+        run.read(file)

@@ -23,6 +23,7 @@ from pgo_agent.evals.nightly.plan import NightlyPlan, NightlyRun
 from pgo_agent.evals.regressions import report
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.errors import UsageFault
+from pgo_agent.sandbox.target import COMPILED
 
 from tests.agent import made_up
 from tests.agent.command_line import Done, command, pgo, write
@@ -54,9 +55,10 @@ def planned(folder: Path, *changes: tuple[str, str]) -> Path:
 
 
 @contextmanager
-def judged(folder: Path, target: str = "add.py") -> Iterator[None]:
-    """While somebody answers what is asked in `folder`/box."""
-    arguments = [str(folder / "box"), str(folder / target), "1.2"]
+def judged(folder: Path, *targets: str) -> Iterator[None]:
+    """While somebody answers what is asked in `folder`/box of these targets, or of add.py."""
+    subjects = os.pathsep.join(str(folder / t) for t in targets or ("add.py",))
+    arguments = [str(folder / "box"), subjects, "1.2"]
     worker = subprocess.Popen([sys.executable, made_up.__file__, *arguments], stdout=subprocess.DEVNULL)
     try:
         yield
@@ -78,6 +80,8 @@ def judged(folder: Path, target: str = "add.py") -> Iterator[None]:
         ("candidates = 2", "candidates = 0", "candidates is no number above 0"),
         ("patience = 1", "patience = 1\nmoney = -1", "money is no number above 0"),
         ("patience = 1", "patience = 1\ngoal = 1", "may not say anything of goal"),
+        ("patience = 1", "patience = 1\ncompile_reference = 1", "compile_reference is neither true nor false"),
+        ("patience = 1", "patience = 1\nsuite = 1", "suite is no text"),
         ("minutes = 10", "minutes =", "is no TOML"),
     ],
 )
@@ -92,6 +96,15 @@ def test_the_plan_that_ships_is_one_of_the_kernels_that_ship(tmp_path: Path) -> 
     told = pgo("eval", "nightly", "--help", cwd=tmp_path, COLUMNS="200").out
     (tmp_path / "plan.toml").write_text("\n".join(line.strip() for line in told.splitlines() if " = " in line))
     assert plans.read(tmp_path / "plan.toml").limits.gpu_seconds == 1200
+
+
+def test_a_plan_may_ask_for_the_compiled_reference_and_one_that_does_not_keeps_its_hash(tmp_path: Path) -> None:
+    one = plans.read(planned(tmp_path) / "plan.toml")
+    also = ("patience = 1", 'patience = 1\ncompile_reference = true\nsuite = "field"')
+    other = plans.read(planned(tmp_path, also) / "plan.toml")
+    assert not {"compile_reference", "suite"} & one.values.keys() and one.digest != other.digest
+    asked = [p.settings_of(p.runs[0], RunSettings()).compile_reference for p in (one, other)]
+    assert asked == [False, True] and other.suite == "field"
 
 
 def test_a_night_that_is_cut_short_has_something_of_everything() -> None:
@@ -242,10 +255,10 @@ def test_a_night_that_is_killed_goes_on_with_the_run_that_it_was_at(tmp_path: Pa
 # every night ----------------------------------------------------------------------------------------------------------
 
 
-def script(folder: Path, name: str, *args: str) -> "subprocess.CompletedProcess[str]":
-    """`evals/nightly.sh` on the folder's plan."""
+def script(folder: Path, name: str, *args: str, packages: str = "none") -> "subprocess.CompletedProcess[str]":
+    """`evals/nightly.sh` on the folder's plan. `packages`: which kernels of public packages."""
     command = [ROOT / "evals" / "nightly.sh", folder / "nights", name, *args]
-    settings = os.environ | {"PLAN": str(folder / "plan.toml"), "PYTHON": sys.executable}
+    settings = os.environ | {"PLAN": str(folder / "plan.toml"), "PYTHON": sys.executable, "FIELD": packages}
     return subprocess.run(command, cwd=folder, env=settings, capture_output=True, text=True, check=False, timeout=600)
 
 
@@ -264,6 +277,23 @@ def test_the_script_draws_all_nights_and_compares_the_last_two(tmp_path: Path) -
     assert first.returncode == 0 and "regression" not in first.stdout, first.stderr
     assert second.returncode == 0 and "1 same code (of 1)" in second.stdout, second.stderr
     assert "Night by night" in (tmp_path / "nights" / "site" / "add-h200.html").read_text()
+
+
+@pytest.mark.slow
+def test_a_night_measures_kernels_of_public_packages_too_and_the_page_shows_both(tmp_path: Path) -> None:
+    planned(tmp_path, ("add.py", str(tmp_path / "add.py")))
+    kernel, field = "liger_selective_log_softmax", tmp_path / "nights" / "field" / "9"
+    field.parent.mkdir(parents=True)
+    assert pgo("eval", "field", kernel, "--no-check", "-o", str(field), cwd=tmp_path).code == 0
+    with judged(tmp_path, "add.py", str(field / "targets" / f"{kernel}.py")):
+        done = script(tmp_path, "9", "--judge", f"spool:{tmp_path / 'box'}", packages=kernel)
+    assert done.returncode == 0, done.stderr
+    (found,) = load.file(field / "rows.jsonl").rows
+    assert found.suite == "field" and found.uncompiled == {} and found.over(COMPILED) == pytest.approx(6.0 * 1.2 / 2.0)
+    told = json.loads((tmp_path / "nights" / "site" / "results.json").read_text())
+    assert [r["kernel"] for r in told["gpus"]["NVIDIA H200"]["last"]] == ["add"]
+    (packages,) = told["kernels of public packages"]
+    assert [k["kernel"] for k in packages["kernels"]] == [kernel] and packages[COMPILED]["kernels"] == 1
 
 
 def test_the_page_about_nights_names_commands_and_files_that_exist() -> None:

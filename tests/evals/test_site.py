@@ -2,11 +2,15 @@
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from pgo_agent.evals.field import run as field
+from pgo_agent.evals.field import suite
+from pgo_agent.evals.field.targets import FieldTarget
 from pgo_agent.evals.gate import report
 from pgo_agent.evals.leaderboard import pages, rank, site
 from pgo_agent.evals.nightly import load
@@ -17,6 +21,7 @@ from pgo_agent.evals.nightly.row import Row
 from tests.agent.command_line import pgo
 from tests.evals.rows import FA_FWD, H200, RECORDED, WON, case, failed, row
 
+RESULTS = suite.FOLDER / "results"
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'&{{ 7*7 }}"
 ALONE = {"meta", "img", "br", "link", "input"}  # elements that have no end
 
@@ -129,6 +134,37 @@ def test_an_optimizer_of_fewer_kernels_stands_below_and_says_so() -> None:
     assert board.optimizers == ["embedded", "model"]
     assert "1 of 2 kernels" in Page(made(*rows, less)["index.html"]).text
     assert "of 2 kernels" not in Page(made(*rows)["index.html"]).text
+
+
+def of_packages(*rows: Row, targets: Sequence[FieldTarget] = ()) -> dict[str, str]:
+    return dict(site.site(Found(rows), ["a.jsonl"], targets))
+
+
+def test_kernels_of_public_packages_stand_in_a_section_of_their_own() -> None:
+    own, other = row(), row({"CASES/1m": case(3.0)}, kernel="rope", run="2", suite="field")
+    found = of_packages(own, other)
+    told = json.loads(found["results.json"])
+    assert [r["kernel"] for r in told["gpus"][own.gpu]["last"]] == ["add"]
+    (section,) = told["kernels of public packages"]
+    assert section["mean"]["tuned"] == pytest.approx(3.0, rel=0.01)
+    first = Page(found["index.html"])
+    assert {"add-h200.html", "field-rope-h200.html"} <= set(first.links) & set(found)
+    assert "Kernels of public packages" in first.text and "Kernels of public packages" not in made(own)["index.html"]
+
+
+def test_a_kernel_that_never_got_to_a_run_is_listed_with_its_reason_and_counts_as_one() -> None:
+    untold = FieldTarget("unwritten", HOSTILE, "1.0", False, 0, False, 9.0, "", "", 0.0)
+    found = of_packages(row({"CASES/1m": case(4.0)}, suite="field"), targets=[untold])
+    (section,) = json.loads(found["results.json"])["kernels of public packages"]
+    assert section["mean"]["tuned"] == pytest.approx(2.0, rel=0.01)
+    page = Page(found["index.html"])
+    assert "found no launcher" in page.text and not page.tags & {"script", "img"}
+
+
+def test_the_recorded_kernels_of_public_packages_are_all_on_the_page() -> None:
+    found = of_packages(*load.files([RESULTS / "h200.jsonl"]).rows, targets=field.of_files([RESULTS / "targets.jsonl"]))
+    page = Page(found["index.html"])
+    assert all(k.name in page.text for k in suite.read()) and all(link in found for link in page.links)
 
 
 def test_times_of_two_gpus_are_never_put_together() -> None:
