@@ -7,7 +7,7 @@ MODEL := .small-model
 
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: optimize test test-slow test-triton-3.9 test-model kills lint compiled clean
+.PHONY: optimize test test-slow field test-triton-3.9 test-model kills lint compiled clean
 
 optimize: compiled  ## run the main job on the embedded default; ends well whether or not there is something to gain
 	$(BIN)/pgo-agent optimize kernels/fa_fwd.py; code=$$?; test $$code -le 1
@@ -15,8 +15,10 @@ optimize: compiled  ## run the main job on the embedded default; ends well wheth
 test: compiled lint  ## style, types and every test that takes seconds
 	$(BIN)/python -m pytest -n 2 --dist loadfile -q -m "not slow and not triton39 and not model"
 
-test-slow: compiled  ## the tests that take longer: compilers on whole kernels, runs that are killed
+test-slow: compiled field  ## the tests that take longer: compilers on whole kernels, runs that are killed, packages of others
 	$(BIN)/python -m pytest -n 2 --dist loadfile -q -m "slow and not triton39 and not model"
+
+field: $(VENV)/field  ## the packages whose kernels `pgo-agent eval field` takes: hundreds of megabytes
 
 test-triton-3.9: $(VENV)/ready $(TRITON_3_9)/ready  ## every shipped kernel traced and compiled by Triton 3.9
 	TRITON_39_PYTHON=$(TRITON_3_9)/bin/python $(BIN)/python -m pytest -m triton39 -q
@@ -34,6 +36,11 @@ lint: $(VENV)/ready build/types/pgo_agent
 $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
+	touch $@
+
+# Without what they depend on: torch and triton stay as they are.
+$(VENV)/field: evals/field/requirements.txt $(VENV)/ready
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --requirement $<
 	touch $@
 
 # Every process would otherwise compile our sources anew, and one in a box, where nothing can be written, always does.
