@@ -49,7 +49,7 @@ def _cut(text: str) -> tuple[Block, ...]:
         after = spans[i + 1][0] - 1 if i + 1 < len(spans) else len(lines)
         tail = [j for j in range(last, after) if lines[j].strip() and lines[j][0] in " \t"]  # comments of its body
         end = max(tail, default=last - 1) + 1 if i + 1 < len(spans) else after
-        names = frozenset[str]().union(*map(_names, nodes))
+        names = frozenset[str]().union(*map(_names, nodes)) - {"_"}  # which nobody reads, and many assign
         result.append(Block("".join(lines[begin:end]), tuple(nodes), names, frozenset(mentioned(nodes))))
         begin = end
     return tuple(result)

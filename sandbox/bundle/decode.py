@@ -24,7 +24,24 @@ from pgo_agent.sandbox.bundle.schema import (
 )
 from pgo_agent.sandbox.errors import BadBundle
 
-OPS = frozenset(
+_ARITHMETIC = tuple(
+    f"{op}.{of}" for name in ("add", "sub", "mul", "div") for op in (name, f"{name}_") for of in ("Tensor", "Scalar")
+)
+_ELEMENTWISE = (
+    "neg",
+    "relu",
+    "abs",
+    "sqrt",
+    "rsqrt",
+    "exp",
+    "log",
+    "sigmoid",
+    "reciprocal",
+    "maximum",
+    "minimum",
+    "clamp",
+)
+OPS = frozenset(  # what launchers do around their kernels; a candidate may use those of its original alone
     f"aten.{op}"
     for op in (
         "zeros.default",
@@ -32,6 +49,7 @@ OPS = frozenset(
         "new_zeros.default",
         "ones.default",
         "ones_like.default",
+        "new_ones.default",
         "full.default",
         "full_like.default",
         "new_full.default",
@@ -40,20 +58,19 @@ OPS = frozenset(
         "clone.default",
         "copy_.default",
         "_to_copy.default",
+        "cat.default",
         "arange.default",
         "arange.start",
         "sum.dim_IntList",
         "sum.default",
         "mean.dim",
-        "mul.Tensor",
-        "mul.Scalar",
-        "add.Tensor",
-        "sub.Tensor",
-        "div.Tensor",
-        "neg.default",
-        "relu.default",
+        "mean.default",
         "amax.default",
-        "abs.default",
+        "amin.default",
+        "max.default",
+        "cumsum.default",
+        *_ARITHMETIC,
+        *(f"{name}.default" for name in _ELEMENTWISE),
     )
 )
 _TYPE = re.compile(

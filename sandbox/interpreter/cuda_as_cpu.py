@@ -1,4 +1,4 @@
-"""Lets a launcher for 'cuda' run on CPU tensors: arguments' devices become cpu, and tensors report cuda.
+"""Lets code for 'cuda' run on CPU tensors: arguments' devices become cpu, and a launcher's tensors report cuda.
 
 Allocations and inputs of a launcher lie between guard zones; unwritten memory holds NaN. Results of other torch
 functions have no guard zones; but all storages are noted, so that accesses outside of them are found.
@@ -20,6 +20,15 @@ _FILLED = {
     torch.zeros, torch.zeros_like, torch.ones, torch.ones_like, torch.full, torch.full_like,
     torch.Tensor.new_zeros, torch.Tensor.new_ones, torch.Tensor.new_full,
 }  # fmt: skip
+
+
+class ReferenceOnCpu(TorchFunctionMode):
+    """The mode for the import of a contract, its inputs and its reference."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.Tensor.cuda:
+            return args[0]
+        return func(*[_cpu(a) for a in args], **{k: _cpu(v) for k, v in (kwargs or {}).items()})
 
 
 class OnCpu(TorchFunctionMode):

@@ -1,6 +1,7 @@
-"""Plain numbers as arguments of kernels, converted as for compiled kernels.
+"""Plain numbers as arguments of kernels, converted as for compiled kernels, and single elements as plain integers.
 
 A float becomes a tensor of fp32 (Triton's interpreter leaves it a float), a bool one of one bit (it makes one of 32).
+An element is held in an array of one dimension, which numpy from 2.4 on does not turn into an int for Triton 3.6.
 """
 
 from typing import Any
@@ -22,3 +23,10 @@ def install() -> None:
         return convert(value)
 
     interpreter._implicit_cvt = converted
+    patch = interpreter._patch_lang_tensor
+
+    def patched(tensor: Any, *scope: Any) -> None:
+        patch(tensor, *scope)
+        tensor.__index__ = lambda self: int(self.handle.data.item())
+
+    interpreter._patch_lang_tensor = patched

@@ -22,6 +22,7 @@ from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.interpreter import (
     arithmetic,
     blocks,
+    builtin_names,
     cuda_as_cpu,
     deadline,
     fault_origin,
@@ -60,7 +61,7 @@ class Session:
         fake_cuda_api.patch_torch(device, fake_cuda_api.Refusals())
         driver.set_active(fake_cuda_api.Driver(device, _never, _never))
         JITFunction.run = _never  # Gluon's compiler would not know the interpreted functions of Triton's library
-        for module in (scalars, arithmetic, products, reductions, syntax, libdevice):
+        for module in (scalars, builtin_names, arithmetic, products, reductions, syntax, libdevice):
             module.install()
         self.blocks = blocks.Blocks()
         self.memory = memory.Memory(self.blocks, str(self.candidate))

@@ -24,6 +24,8 @@ def save(values: dict[str, Any], folder: Path, name: str) -> dict[str, Any]:
 def _describe(v: Any, storages: list[int], folder: Path, name: str) -> Any:
     if isinstance(v, list | tuple):
         return {"list": [_describe(x, storages, folder, name) for x in v]}
+    if isinstance(v, torch.dtype):
+        return {"dtype of torch": str(v)[6:]}
     if not isinstance(v, torch.Tensor):
         return {"plain": v}
     storage = v.untyped_storage()
@@ -85,6 +87,9 @@ def _restore(v: dict[str, Any], storages: list[Any], most: int) -> Any:
         return [_restore(x, storages, most) for x in v["list"]]
     if "plain" in v:
         return v["plain"]
+    if "dtype of torch" in v:
+        decode.need(v["dtype of torch"] in schema.ITEMSIZE, "a dtype of another name")
+        return getattr(torch, v["dtype of torch"])
     tensor = decode.tensor(v)
     decode.need(tensor.storage < len(storages), "a tensor of a storage that is not there")
     # torch would make the storage larger

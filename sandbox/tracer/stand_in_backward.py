@@ -25,7 +25,7 @@ def install() -> None:
     torch.autograd.Function.apply = classmethod(noted)
     torch.Tensor.backward = _backward
     torch.autograd.backward = _all_backward
-    torch.autograd.grad = lambda outputs, inputs, *_a, **_k: _grad(outputs, inputs)
+    torch.autograd.grad = _grad
 
 
 def _backward(tensor: Any, *_args: Any, **_kwargs: Any) -> None:
@@ -40,7 +40,11 @@ def _all_backward(tensors: Any, *_args: Any, **_kwargs: Any) -> None:
         _backward(tensor)
 
 
-def _grad(outputs: Any, inputs: Any) -> tuple[Any, ...]:
+def _grad(outputs: Any, inputs: Any, grad_outputs: Any = None, *_args: Any, **_options: Any) -> tuple[Any, ...]:
+    given = [] if grad_outputs is None else _listed(grad_outputs)
+    for output, gradient in zip(_listed(outputs), given, strict=False):
+        if gradient is not None and gradient.shape != output.shape:
+            raise RuntimeError(f"a gradient of shape {tuple(gradient.shape)} of an output of {tuple(output.shape)}")
     for output in _listed(outputs):
         for node in _nodes(output.grad_fn):
             _run(node)

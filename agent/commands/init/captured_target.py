@@ -9,7 +9,7 @@ from importlib import resources
 from typing import Any
 
 from pgo_agent.agent.commands.init import cases as sizing
-from pgo_agent.agent.commands.init import references, render
+from pgo_agent.agent.commands.init import program_text, references, render
 from pgo_agent.agent.commands.init.captured_calls import Captured
 from pgo_agent.agent.commands.init.captured_inputs import Inputs, flops, moved
 from pgo_agent.agent.commands.init.cases import Guess
@@ -18,7 +18,7 @@ from pgo_agent.agent.kernel_part import blocks
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.target import CONTRACT
 
-RAGGED = (3, 8, 16, 32)  # by how much guessed sizes differ from even ones: the least that the launcher takes
+RAGGED = (sizing.LESS, 8, 16, 32)  # by how much guessed sizes differ from even ones: the least that the launcher takes
 
 
 def write(captured: Captured, less: int = RAGGED[0], own: bool = True, how: Guess = Guess.RAGGED) -> str:
@@ -132,7 +132,8 @@ def _plain_body(captured: Captured) -> list[str]:
     compared, returned = set(captured.expected) or set(range(len(outputs))), {t.storage for t in results}
     written = [n for n in captured.changed if n in call.given]
     names = [n for n in written if not {t.storage for t in tensors(call.given[n])} & returned]
-    beside = [n for i, n in enumerate(names, len(results)) if i in compared]
+    changed = [references.expression(leaf) for n in names for leaf, _ in sizing.leaves(n, call.given[n])]
+    beside = [text for i, text in enumerate(changed, len(results)) if i in compared]
     kept = [i for i in range(len(results)) if i in compared]
     listed = call.result.get("list", ())
     if not kept:
@@ -172,8 +173,9 @@ def _reference(captured: Captured) -> tuple[list[str], str, Mapping[str, float]]
     if not found or (captured.backward and set(found) != set(range(len(forward)))):
         return [f'raise NotImplementedError("the result, in plain PyTorch")  {render.TO_WRITE}'], "", {}
     parts = [found[i] for i in sorted(found)]
-    lines = list(dict.fromkeys(line for e in parts for part in e.body for line in part.split("\n")))
-    value = ", ".join(e.value for e in parts)
+    apart = program_text.apart([(e.body, e.value) for e in parts])
+    lines = [line for part in dict.fromkeys(part for body, _ in apart for part in body) for line in part.split("\n")]
+    value = ", ".join(v for _, v in apart)
     module = "\n\n\n".join(e.module.strip("\n") for e in parts if e.module.strip())
     if captured.backward is None:
         return [*lines, f"return {value}"], _without(module, captured), parts[0].bounds

@@ -5,13 +5,14 @@ Two axes share a name where their sizes agree in every call, unless the launcher
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from pgo_agent.agent.commands.init.seen import Call, Tensor, tensor
 
 LETTERS = ("M", "N", "K", "L", "P", "Q", "R", "S", "T", "U", "V", "W")
 FEW = 16  # a size up to twice this is not halved
+LESS = 3  # by how much a guessed size differs from an even one, at first
 MOST = 8  # calls that become cases
 SMALL_LAST, SMALL_OTHERS = 64, (2, 2, 16, 64)  # sizes of small cases at most: last axis, and those before it
 Axis = tuple[str, int]  # argument ("a.0" for one in a list) and axis
@@ -31,10 +32,15 @@ class Sizes:
 
     names: Mapping[Axis, str]
     by_call: tuple[dict[str, int], ...]
+    guessed: tuple[dict[str, int], ...] = ()  # of one small and one held-out case
 
     def shape(self, argument: str, t: Tensor) -> list[str]:
         """Return the shape of an argument as expressions of a case."""
         return [f'case["{n}"]' if (n := self.names.get((argument, i))) else str(s) for i, s in enumerate(t.shape)]
+
+    def same(self, one: str, other: str) -> bool:
+        """Whether two names are of one size in every call, and in every case that is guessed."""
+        return all(sizes[one] == sizes[other] for sizes in (*self.by_call, *self.guessed))
 
 
 def leaves(name: str, value: object) -> Iterator[tuple[str, Tensor]]:
@@ -67,7 +73,8 @@ def sizes(calls: Sequence[Call], function: ast.FunctionDef | None) -> Sizes:
         same = next((n for n, v in by_name.items() if v == vector), None)
         names[place] = same or next(free)
         by_name[names[place]] = vector
-    return Sizes(names, tuple({n: v[i] for n, v in by_name.items()} for i in range(len(calls))))
+    known = Sizes(names, tuple({n: v[i] for n, v in by_name.items()} for i in range(len(calls))))
+    return replace(known, guessed=(smaller(known, calls, LESS), held_out(known, calls, LESS)))
 
 
 def _texts(function: ast.FunctionDef) -> dict[Axis, str]:

@@ -78,8 +78,10 @@ def _sizes(names: Mapping[str, object], known: sizing.Sizes, dtype: str) -> dict
 
 
 def _by_value(known: sizing.Sizes) -> dict[int, str]:
-    sizes = known.by_call[0]
-    return {v: f'case["{n}"]' for n, v in sizes.items() if list(sizes.values()).count(v) == 1}
+    alike = dict[int, list[str]]()
+    for name, size in known.by_call[0].items():
+        alike.setdefault(size, []).append(name)
+    return {size: f'case["{names[0]}"]' for size, names in alike.items() if all(map(known.same, names, names[1:]))}
 
 
 class _Inputs(Renamed, ast.NodeTransformer):

@@ -64,15 +64,14 @@ def cut(
     """
     renamed.given |= {_flattened(n): e for n, e in renamed.given.items() if "." in n}
     given, first = set(renamed.given), _First(renamed.given, turn or {})
-    flat = _flat(function.body if function else parsing.module(text).body, line)
+    flat = _flat(function.body if function else _with_closures(parsing.module(text)), line)
     statements = [first.visit(copy.deepcopy(s)) for s in flat if s.lineno < line]
     values = [first.visit(copy.deepcopy(v)) for v in values]
     body = _slice(statements, values, given)
     nodes = [renamed.visit(parsing.module(ast.unparse(n)).body[0]) for n in body]
     ends = [renamed.visit(parsing.expression(ast.unparse(v))) for v in values]
     made = [*nodes, *ends]
-    used = {n.id for node in made for n in ast.walk(node) if isinstance(n, ast.Name)}
-    bound = {n.id for node in made for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    used, bound = set[str]().union(*map(_loaded, made)), set[str]().union(*map(_bound, made))
     missing = used - bound - set(free) - set(dir(builtins))
     parts = blocks(text)
     roots = {i for i, b in enumerate(parts) if b.names & missing}
@@ -98,17 +97,62 @@ def _slice(statements: Sequence[ast.stmt], values: Sequence[ast.expr], given: se
     wanted = {n.id for v in values for n in ast.walk(v) if isinstance(n, ast.Name)} - given
     result = list[ast.stmt]()
     for statement in reversed(statements):
-        bound = {n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-        bound |= _changed(statement)
+        bound = {statement.name} if isinstance(statement, ast.FunctionDef) else _bound(statement) | _changed(statement)
         if isinstance(statement, _MAKING) and bound & wanted:
             result.insert(0, statement)
-            wanted = (wanted - (bound if isinstance(statement, ast.Assign) else set())) | (
-                {n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)} - given
-            )
+            whole = isinstance(statement, ast.Assign | ast.FunctionDef)
+            wanted = (wanted - (bound if whole else set())) | (_loaded(statement) - given)
     return result
 
 
-_MAKING = (ast.Assign, ast.AugAssign, ast.With, ast.For, ast.If, ast.Expr)
+def _with_closures(module: ast.Module) -> list[ast.stmt]:
+    """Return the statements of a program without a function. Of its functions those come that read what the program
+    computes: they are part of that, as closures are of a function."""
+    values = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.For, ast.While, ast.With)
+    computed = {n for s in module.body if isinstance(s, values) for n in _bound(s)}
+    free = {s.name: _loaded(s) for s in module.body if isinstance(s, ast.FunctionDef)}
+    while found := {n for n, names in free.items() if names & computed} - computed:
+        computed |= found
+    return [s for s in module.body if not isinstance(s, ast.FunctionDef) or s.name in computed]
+
+
+def apart(bodies: Sequence[tuple[Sequence[str], str]]) -> list[tuple[tuple[str, ...], str]]:
+    """Return the statements and the value, for each value. A name that others use otherwise is renamed."""
+    taken, result = dict[str, str](), list[tuple[tuple[str, ...], str]]()
+    for i, (body, value) in enumerate(bodies):
+        bound = _bindings(body)
+        fresh = Renamed({n: f"{n}_{i}" for n, text in bound.items() if taken.get(n, text) != text}, {})
+        if fresh.given:
+            body = [ast.unparse(fresh.visit(parsing.module(text))) for text in body]
+            value = ast.unparse(fresh.visit(parsing.expression(value)))
+        taken |= _bindings(body)
+        result.append((tuple(body), value))
+    return result
+
+
+def _bindings(body: Sequence[str]) -> dict[str, str]:
+    """Return name -> the statements that give it values."""
+    result = dict[str, str]()
+    for text in body:
+        result |= {n: result.get(n, "") + text for n in _bound(parsing.module(text))}
+    return result
+
+
+def _bound(node: ast.AST) -> set[str]:
+    """Return the names that a statement gives values; of a function also those that are its own."""
+    named = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return named | {n.name for n in ast.walk(node) if isinstance(n, ast.FunctionDef)}
+
+
+def _loaded(node: ast.AST) -> set[str]:
+    """Return the names that a statement or an expression reads; of a function those that are not its own."""
+    read = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    if not isinstance(node, ast.FunctionDef):
+        return read
+    return read - _bound(node) - {a.arg for a in ast.walk(node) if isinstance(a, ast.arg)}
+
+
+_MAKING = (ast.FunctionDef, ast.Assign, ast.AugAssign, ast.With, ast.For, ast.While, ast.If, ast.Expr)
 
 
 def _flat(body: Sequence[ast.stmt], line: int) -> list[ast.stmt]:
@@ -157,6 +201,12 @@ def _flattened(dotted: str) -> str:
     return dotted.replace(".", "__")
 
 
+def _outer(names: Mapping[str, str], function: ast.FunctionDef) -> dict[str, str]:
+    """Return those names that do not mean an argument of a function in it."""
+    own = {a.arg for a in ast.walk(function) if isinstance(a, ast.arg)}
+    return {n: text for n, text in names.items() if n not in own}
+
+
 class _First(ast.NodeTransformer):
     """Attributes that are given by names, and variables of loops by what they were in one turn."""
 
@@ -172,6 +222,12 @@ class _First(ast.NodeTransformer):
     def visit_Name(self, node: ast.Name) -> ast.expr:
         if isinstance(node.ctx, ast.Load) and node.id in self.turn:
             return ast.copy_location(parsing.expression(self.turn[node.id]), node)
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        around, self.turn = self.turn, _outer(self.turn, node)
+        self.generic_visit(node)
+        self.turn = around
         return node
 
 
@@ -196,5 +252,7 @@ class Renamed(ast.NodeTransformer):
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
         node.name = self.given.get(node.name, node.name)
+        around, self.given = self.given, _outer(self.given, node)
         self.generic_visit(node)
+        self.given = around
         return node

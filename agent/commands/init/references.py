@@ -127,13 +127,13 @@ def _given(check: Check, values: Values, told: Collection[str]) -> dict[str, str
     """Return name at the check -> what it is by the launcher's parameters, as an expression. `told`: names of what the
     kernel gave."""
     result = dict[str, str]()
-    given = [(_expression(n), t) for name, v in values.items() for n, t in sizing.leaves(name, v)]
+    given = [(expression(n), t) for name, v in values.items() for n, t in sizing.leaves(name, v)]
     sizes = {size: f"{n}.shape[{i}]" for n, v in values.items() for i, size in _sizes(v)}
     plain = {v["plain"]: n for n, v in values.items() if "plain" in v and type(v["plain"]) in (int, float, str)}
     for name, value in check.names.items():
         t, number = tensor(value), value.get("plain")
         if t is not None and name not in told:
-            alike = (n for n, o in given if o.sources & t.sources and (o.shape, o.dtype) == (t.shape, t.dtype))
+            alike = (n for n, o in given if _same(o, t))
             if (same := next(alike, None) or _permuted(t, given)) is not None:
                 result[name] = same
         elif name in values and values[name] == value:
@@ -147,7 +147,14 @@ def _given(check: Check, values: Values, told: Collection[str]) -> dict[str, str
     return result
 
 
-def _expression(leaf: str) -> str:
+def _same(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors hold the same elements at the same places: one memory in one order, or a copy of it."""
+    if (one.shape, one.dtype) != (other.shape, other.dtype) or not one.sources & other.sources:
+        return False
+    return one.storage != other.storage or one.stride == other.stride
+
+
+def expression(leaf: str) -> str:
     """Return a tensor in lists as an expression: `a[0][1]` for `a.0.1`."""
     name, *places = leaf.split(".")
     return name + "".join(f"[{p}]" for p in places)

@@ -1,17 +1,23 @@
 """What Triton's interpreter runs: small cases and small held-out cases, with their inputs.
 
-Gives the reason where a case is too large for the interpreter. Runs nothing.
+Imports the contract, which finds the CPU where it names 'cuda'. Gives the reason where a case is too large for the
+interpreter. Launches nothing.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import torch
+from pgo_agent.sandbox import target
 from pgo_agent.sandbox.gate.coverage import HELD_OUT
 from pgo_agent.sandbox.gate.reason import Reason, of_case
 from pgo_agent.sandbox.imports import uncompiled
+from pgo_agent.sandbox.interpreter.cuda_as_cpu import ReferenceOnCpu
 from pgo_agent.sandbox.judge.results.stress_inputs import StressInput
 from pgo_agent.sandbox.judge.results.stress_inputs import tensors as tensors_of
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -41,6 +47,24 @@ class Trial:
     @property
     def held_out(self) -> bool:
         return self.case.startswith(HELD_OUT)
+
+
+def contract_on_cpu(path: Path) -> ModuleType:
+    """Import the contract at `path`; its inputs and reference run on the CPU. Raises what the file raises."""
+    with ReferenceOnCpu():
+        module = target.load(path, "pgo_target")
+    for name in ("inputs", "reference"):
+        setattr(module, name, _on_cpu(getattr(module, name)))
+    return module
+
+
+def _on_cpu(function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        with ReferenceOnCpu():
+            return function(*args, **options)
+
+    return call
 
 
 def params(module: ModuleType, case: str) -> dict[str, Any]:

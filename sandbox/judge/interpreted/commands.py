@@ -34,7 +34,7 @@ from pgo_agent.sandbox.interpreter import tensors
 from pgo_agent.sandbox.interpreter.floats import INTERPRETED
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.judge import questions
-from pgo_agent.sandbox.judge.interpreted.cases import Trial, floats, large, params
+from pgo_agent.sandbox.judge.interpreted.cases import Trial, contract_on_cpu, floats, large, params
 from pgo_agent.sandbox.judge.interpreted.outcome import Covered, verdict
 from pgo_agent.sandbox.judge.interpreted.progress import watched
 from pgo_agent.sandbox.judge.interpreted.result_comparison import CPU, ResultComparison
@@ -64,7 +64,7 @@ class CpuWorker:
         self.announce("import the target", 120.0)
         self.target = target.read(Path(asked.path))
         try:
-            self.module = target.load(self.target.contract_path, "pgo_target")
+            self.module = contract_on_cpu(self.target.contract_path)
         except Exception as e:
             raise TargetFault(
                 f"{self.target.contract_path} cannot be imported: {type(e).__name__}: {e}", "fix it"
