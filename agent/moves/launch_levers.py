@@ -15,9 +15,10 @@ from pgo_agent.agent.profile.cost_model import RESERVED_SHARED, occupancy
 from pgo_agent.agent.profile.findings import Defect
 from pgo_agent.sandbox.devices import Device
 
-LARGER_TILE = (Defect.COPY_WAIT, Defect.DOT_WAIT)
-SMALLER_TILE = (Defect.SPILL, Defect.SERIALIZED, Defect.OCCUPANCY, Defect.TAIL)
-_MORE_WARPS = (Defect.SPILL, Defect.SERIALIZED, Defect.OCCUPANCY)
+LARGER_TILE = (Defect.SYNCHRONOUS, Defect.LITTLE, Defect.ATOMICS, Defect.COPY_WAIT, Defect.DOT_WAIT)
+SMALLER_TILE = (Defect.SPILL, Defect.SERIALIZED, Defect.OCCUPANCY, Defect.TAIL, Defect.SMALL_GRID)
+_MORE_WARPS = (Defect.SPILL, Defect.SERIALIZED, Defect.SYNCHRONOUS, Defect.OCCUPANCY)
+_MORE_EACH = (Defect.LITTLE, Defect.ATOMICS)
 _WARPS, _STAGES = (1, 2, 4, 8, 16), (1, 2, 3, 4, 5, 6)
 _MOST, _MOST_STREAMED = 256, 16384  # elements along one side of a tile, of a kernel with dots and of one without
 _SHARES = ((8, 8), (4, 16), (8, 16), (4, 8), (2, 16), (16, 8), (4, 32), (1, 16), (1, 8), (2, 32))  # warps, and elements
@@ -130,14 +131,14 @@ def _shares(site: LaunchSite, b: Best, device: Device) -> Iterator[Step]:
         if (size, warps) == (now, b.config.get("num_warps", 4)):
             continue
         why = f"{each} elements for each thread of {warps} warps"
-        yield f"{name}={size} num_warps={warps}", why, b.config | {name: size, "num_warps": warps}, ()
+        yield f"{name}={size} num_warps={warps}", why, b.config | {name: size, "num_warps": warps}, _MORE_EACH
 
 
 def _counts(site: LaunchSite, b: Best, device: Device) -> Iterator[Step]:
     """More rows of a program: it pays for its beginning, and waits for its loads, once for all of them."""
     for name in sorted(n for n in site.counts & b.config.keys() if 0 < b.config[n] <= max(_COUNTS)):
         for v in (n for n in _COUNTS if n != b.config[name]):
-            yield f"{name}={v}", "a program's loads wait side by side", b.config | {name: v}, ()
+            yield f"{name}={v}", "a program's loads wait side by side", b.config | {name: v}, _MORE_EACH
 
 
 def _tiles(site: LaunchSite, b: Best) -> dict[str, int]:
@@ -166,7 +167,7 @@ def _groups(site: LaunchSite, b: Best, device: Device) -> Iterator[Step]:
 
 def _warps(site: LaunchSite, b: Best, device: Device) -> Iterator[Step]:
     now = b.config.get("num_warps", 4)
-    far = ((now * 4, _FEWER, _MORE_WARPS), (now // 4, _MORE, ())) if _streams(b) else ()
-    for n, why, cures in ((now * 2, _FEWER, _MORE_WARPS), (now // 2, _MORE, ()), *far):
+    far = ((now * 4, _FEWER, _MORE_WARPS), (now // 4, _MORE, (Defect.LITTLE,))) if _streams(b) else ()
+    for n, why, cures in ((now * 2, _FEWER, _MORE_WARPS), (now // 2, _MORE, (Defect.LITTLE,)), *far):
         if n in _WARPS:
             yield f"num_warps={n}", why, b.config | {"num_warps": n}, cures

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from pgo_agent.agent.profile import pass_policy
-from pgo_agent.agent.profile.findings import Finding, standing_out
+from pgo_agent.agent.profile.findings import Finding, standing_out, traffic
 from pgo_agent.agent.profile.pass_policy import Choice, Decision, Situation, Taken
 from pgo_agent.agent.profile.pass_runner import NO_GPU, GpuBudget, KernelPasses
 from pgo_agent.sandbox.build.builder import Builder
@@ -83,6 +83,8 @@ def case_profile(means: Means, w: Wanted, backend: str = "nvidia") -> CaseProfil
     taken = {s.build: _taken(means, w, s, backend) for s in subjects}
     kernels = tuple(_whole(context, build, t, launches[build]) for build, t in taken.items())
     findings = {k.build: standing_out(k, context.builder.device) for k in kernels}
+    if most := max(kernels, key=_moved, default=None):
+        findings[most.build] += _traffic(context, w.case, kernels)
     code = {s.build: _code(context, s, taken[s.build]) for s in subjects if backend == "nvidia"}
     decisions = {build: t.decisions for build, t in taken.items()}
     return CaseProfile(w.case, w.label, w.why, kernels, findings, code, _roofline(context, w.case, kernels), decisions)
@@ -113,6 +115,19 @@ def _whole(context: GpuPassContext, build: str, t: Taken, launch: LaunchCount) -
 def _code(context: GpuPassContext, subject: Subject, t: Taken) -> str:
     timeline = None if isinstance(t.timeline, Missing) else t.timeline
     return pseudocode(context, subject, timeline, None if isinstance(t.counters, Missing) else t.counters)
+
+
+def _traffic(context: GpuPassContext, case: str, kernels: Sequence[KernelProfile]) -> tuple[Finding, ...]:
+    """Whether a case moves more than it needs, where every kernel of it was counted."""
+    if any(isinstance(k.counters, Missing) for k in kernels):
+        return ()
+    work = roofline.work_of(context, case)
+    return () if isinstance(work, Missing) else traffic(sum(map(_moved, kernels)), work.bytes)
+
+
+def _moved(k: KernelProfile) -> float:
+    """The bytes of all launches of a kernel through device memory, as far as they were counted."""
+    return 0.0 if isinstance(k.counters, Missing) else (k.counters.dram_bytes or 0.0) * k.launch.count
 
 
 def _roofline(context: GpuPassContext, case: str, kernels: Sequence[KernelProfile]) -> Roofline | Missing:

@@ -8,8 +8,8 @@ The rules, in this order:
 2. If another pass found a defect that explains a section (`EXPLAINS`), that defect takes its place, with its whole
    share, as the work need not take so long. Each defect explains one section, the costliest.
 3. Findings of other passes with a share of their own stand among the sections.
-4. After all that are worth at least LEAST come those without a time in their fixed order, those of minor kernels last;
-   then the sections that are worth less.
+4. After all that are worth at least LEAST come those without a time in their fixed order, those of minor kernels last,
+   and of a kind those first that there are most of; then the sections that are worth less.
 
 Shares of different passes have different bases: cycles of a block, time of the SMs, samples of warps. They are compared
 as upper bounds of the possible gain. An explanation is an inference; the text names the pass of each statement.
@@ -27,6 +27,7 @@ from pgo_agent.sandbox.profile.static_profile import StaticProfile
 from pgo_agent.sandbox.profile.timeline.types import Timeline
 
 MINOR = 0.1  # of the case's time: a kernel that takes less
+COUNTED = frozenset({Defect.SPILL, Defect.SYNCHRONOUS, Defect.CONVERTING, Defect.CONVERSION, Defect.ATOMICS})
 NEEDED = {"compute": frozenset({Defect.DOT_WAIT}), "memory": frozenset({Defect.COPY_WAIT, Defect.EPILOGUE})}
 
 
@@ -44,11 +45,12 @@ def ranked(case: CaseProfile) -> tuple[Ranked, ...]:
     listed = [r for k in case.kernels for r in _of_kernel(case, k, weight)]
     order = list(Defect)
 
-    def key(r: Ranked) -> tuple[int, float, bool, int]:
-        index = order.index(r.bottleneck.finding.defect)
+    def key(r: Ranked) -> tuple[int, float, bool, int, float]:
+        f = r.bottleneck.finding
+        index, much = order.index(f.defect), -f.figure if f.defect in COUNTED else 0.0
         if r.worth is None:
-            return 1, 0.0, r.minor, index
-        return (0 if r.worth >= LEAST else 2), -r.worth, r.minor, index
+            return 1, 0.0, r.minor, index, much
+        return (0 if r.worth >= LEAST else 2), -r.worth, r.minor, index, much
 
     return tuple(sorted(listed, key=key))
 

@@ -11,7 +11,7 @@ kind the last one first. The bound and the first bottleneck stay, even if they a
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from pgo_agent.agent.profile.advice import ADVICE, NEAR_THE_ROOF
@@ -46,7 +46,7 @@ def summarize(case: CaseProfile, before: CaseProfile | None = None, budget: int 
     reached = case.roofline.reached if isinstance(case.roofline, Roofline) else None
     bound, varies, path = _bound(case), _varies(case), _path(case)
     differs = changed(case, before) if before else ()
-    tries = _tries(listed, reached)
+    tries = _tries(listed, reached, {k.kernel for k in case.kernels if _dots(k)})
     lines = [
         _Line(bound),
         *_bottlenecks(listed, len(case.kernels) > 1),
@@ -172,8 +172,15 @@ def _varies(case: CaseProfile) -> str:
     return f"{_where(most)} takes {low} (P20) to {high} (P80) cycles, {printed(most.count)} times in a block."
 
 
-def _tries(listed: Sequence[Ranked], reached: float | None) -> tuple[str, ...]:
-    """Advice for the first bottlenecks, each once, and for the sections that they explain."""
-    defects = [f.defect for r in listed for f in (r.bottleneck.finding, r.section) if f]
+def _tries(listed: Sequence[Ranked], reached: float | None, with_dots: Collection[str]) -> tuple[str, ...]:
+    """Advice for the first bottlenecks, each once, and for the sections that they explain, by what a kernel can do."""
+    found = [
+        (f.defect, r.bottleneck.kernel in with_dots) for r in listed for f in (r.bottleneck.finding, r.section) if f
+    ]
     first = [NEAR_THE_ROOF] if reached is not None and reached >= CLOSE else []
-    return (*first, *list(dict.fromkeys(ADVICE[d] for d in defects))[:TRIES])
+    return (*first, *list(dict.fromkeys(ADVICE[d].text(dots) for d, dots in found))[:TRIES])
+
+
+def _dots(k: KernelProfile) -> bool:
+    """Whether a kernel has dots, or nobody knows."""
+    return not isinstance(k.static, StaticProfile) or bool(k.static.pipeline.dots or k.static.kinds.get("tensor"))

@@ -235,5 +235,6 @@ MOVE = SourceMove(
         Defect.NARROW,
         Defect.UNCOALESCED,
         Defect.BANK_CONFLICTS,
+        Defect.INDEXING,
     ),
 )

@@ -1,13 +1,14 @@
 """The findings in a kernel's profile: known defects, from the answer of each pass. It decides nothing."""
 
 from pgo_agent.agent.profile.findings import counters, timeline
+from pgo_agent.agent.profile.findings.counters import traffic
 from pgo_agent.agent.profile.findings.defect import EXPLAINS, Defect, Finding
 from pgo_agent.agent.profile.findings.static import findings
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.profile.kernel_profile import KernelProfile, Missing
 from pgo_agent.sandbox.profile.static_profile import StaticProfile
 
-__all__ = ["EXPLAINS", "Defect", "Finding", "findings", "standing_out"]
+__all__ = ["EXPLAINS", "Defect", "Finding", "findings", "standing_out", "traffic"]
 
 
 def standing_out(k: KernelProfile, device: Device) -> tuple[Finding, ...]:

@@ -13,12 +13,22 @@ from pgo_agent.sandbox.profile.kernel_profile import PassName
 CONFLICTS = 0.2  # of all passes through shared memory
 BUSY = 0.6  # of what device memory can sustain
 HITS = 0.5  # of the accesses of the L2, below which blocks share little of what they read
+TIMES = 1.5  # the bytes that a case needs: above it something is moved more than once
 SHARED_STALLS = ("short_scoreboard", "mio_throttle")  # waits for shared memory, and for room in its queue
 
 
 def findings(c: Counters, dots: bool) -> tuple[Finding, ...]:
     """Return the findings. `dots`: whether the kernel multiplies tiles, which blocks can share."""
     return (*_conflicts(c), *(_misses(c) if dots else ()))
+
+
+def traffic(moved: float, needed: float) -> tuple[Finding, ...]:
+    """Return the finding that all kernels of a case together move more bytes than their target says it needs."""
+    if needed <= 0 or moved < TIMES * needed:
+        return ()
+    times = round(moved / needed, 2)
+    text = f"{moved / 1e6:.0f} MB go through device memory, {times:g} times the {needed / 1e6:.0f} MB that are needed"
+    return (Finding(Defect.TRAFFIC, times, "times what is needed", 0, text, PassName.COUNTERS),)
 
 
 def _conflicts(c: Counters) -> Iterator[Finding]:

@@ -17,18 +17,25 @@ class Defect(StrEnum):
 
     SPILL = "spill"
     SERIALIZED = "serialized dots"  # ptxas lets no wgmma run beside another
+    SYNCHRONOUS = "dots without wgmma"  # though the device has it
     FEW_STAGES = "too few stages"  # copies do not run ahead of the dots
     UNCOALESCED = "uncoalesced access"
     NARROW = "narrow access"
+    LITTLE = "little for a thread"  # the tile gives it less than one instruction can move
+    CONVERTING = "converted operands"  # in the loop with the dots
     CONVERSION = "layout conversion"  # through shared memory, in a loop
     BANK_CONFLICTS = "bank conflicts"
+    ATOMICS = "atomics"
+    INDEXING = "index arithmetic"
     OCCUPANCY = "low occupancy"
+    SMALL_GRID = "small grid"  # SMs that get no block at all
     TAIL = "tail wave"
     COPY_WAIT = "exposed copies"  # time in waits for copies from device memory
     DOT_WAIT = "exposed dots"  # time in waits for wgmma that nothing else fills
     ARITHMETIC = "arithmetic between dots"  # a softmax or another body that the dots wait for
     EPILOGUE = "epilogue"  # stores and what is behind the main loop
     IMBALANCE = "imbalance"  # blocks, or roles, that wait for the slowest
+    TRAFFIC = "more traffic than needed"  # through device memory, of all kernels of a case together
     MISSES = "cache misses"  # of the L2, while device memory is busy
 
 
@@ -51,12 +58,13 @@ EXPLAINS: Mapping[Defect, tuple[Defect, ...]] = {  # where time goes -> causes, 
         Defect.FEW_STAGES,
         Defect.UNCOALESCED,
         Defect.NARROW,
+        Defect.LITTLE,
         Defect.CONVERSION,
         Defect.BANK_CONFLICTS,
         Defect.OCCUPANCY,
         Defect.MISSES,
     ),
-    Defect.DOT_WAIT: (Defect.SPILL, Defect.SERIALIZED),
-    Defect.ARITHMETIC: (Defect.SPILL, Defect.CONVERSION, Defect.BANK_CONFLICTS),
-    Defect.EPILOGUE: (Defect.SPILL, Defect.UNCOALESCED, Defect.NARROW),
+    Defect.DOT_WAIT: (Defect.SPILL, Defect.SERIALIZED, Defect.SYNCHRONOUS),
+    Defect.ARITHMETIC: (Defect.SPILL, Defect.CONVERTING, Defect.CONVERSION, Defect.BANK_CONFLICTS, Defect.INDEXING),
+    Defect.EPILOGUE: (Defect.SPILL, Defect.UNCOALESCED, Defect.NARROW, Defect.ATOMICS),
 }

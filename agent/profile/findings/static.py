@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterator
 
 from pgo_agent.agent.profile.cost_model import SERIALIZED
+from pgo_agent.agent.profile.findings import instructions
 from pgo_agent.agent.profile.findings.defect import Defect, Finding
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.profile.kernel_profile import LaunchCount
@@ -79,12 +80,23 @@ def _occupied(k: StaticProfile) -> Iterator[Finding]:
 
 
 def _tail(k: StaticProfile, launch: LaunchCount, device: Device) -> Iterator[Finding]:
-    """Waves are blocks over the number that all SMs hold at a time; all blocks are taken to be equally long."""
+    """Waves are blocks over the number that all SMs hold at a time; all blocks are taken to be equally long.
+
+    Blocks that all run at a time make no wave: then some SMs have one more than others, or some have none.
+    """
+    if k.backend != "nvidia" or not launch.blocks:
+        return
+    if launch.blocks < device.sms:
+        none = 1 - launch.blocks / device.sms
+        text = f"{launch.blocks} blocks for {device.sms} SMs: {none:.0%} of them have none"
+        yield Finding(Defect.SMALL_GRID, launch.blocks, "blocks", 0, text)
+        return
     at_once = device.sms * k.occupancy.blocks
-    waves = launch.blocks / at_once
-    idle = 1 - waves / math.ceil(waves) if waves else 0.0
-    if k.backend == "nvidia" and idle >= IDLE:
-        text = f"{launch.blocks} blocks are {waves:.2f} waves of {at_once}: {idle:.0%} of the machine has none"
+    unit = at_once if launch.blocks > at_once else device.sms
+    waves = launch.blocks / unit
+    idle = 1 - waves / math.ceil(waves)
+    if idle >= IDLE:
+        text = f"{launch.blocks} blocks are {waves:.2f} waves of {unit}: {idle:.0%} of the machine has none"
         yield Finding(Defect.TAIL, round(waves, 3), "waves", 0, text)
 
 
@@ -95,5 +107,6 @@ _LOOKS: tuple[Callable[[StaticProfile], Iterator[Finding]], ...] = (
     _uncoalesced,
     _narrow,
     _converted,
+    instructions.findings,
     _occupied,
 )

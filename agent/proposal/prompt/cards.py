@@ -14,6 +14,12 @@ HOPPER = 90
 CARDS: Mapping[Defect, tuple[str, ...]] = {
     Defect.SPILL: ("registers",),
     Defect.SERIALIZED: ("wgmma_waits", "registers"),
+    Defect.SYNCHRONOUS: ("wgmma_waits",),
+    Defect.LITTLE: ("layouts",),
+    Defect.CONVERTING: ("layouts",),
+    Defect.ATOMICS: ("epilogue",),
+    Defect.INDEXING: ("tma",),
+    Defect.SMALL_GRID: ("persistent",),
     Defect.FEW_STAGES: ("tma", "epilogue"),
     Defect.UNCOALESCED: ("layouts", "tma"),
     Defect.NARROW: ("layouts", "tma"),
@@ -26,6 +32,7 @@ CARDS: Mapping[Defect, tuple[str, ...]] = {
     Defect.ARITHMETIC: ("softmax", "wgmma_waits"),
     Defect.EPILOGUE: ("epilogue", "persistent"),
     Defect.IMBALANCE: ("persistent", "warp_specialization"),
+    Defect.TRAFFIC: ("persistent",),
     Defect.MISSES: ("persistent",),
 }
 GLUON = frozenset({Defect.SERIALIZED, Defect.COPY_WAIT, Defect.DOT_WAIT, Defect.ARITHMETIC, Defect.IMBALANCE})

@@ -10,12 +10,25 @@ from pgo_agent.agent.profile.summary import Summary
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import RunSettings
 
-from tests.agent.defects import COLUMNS, HEALTHY, STATIC, VARIANTS, Variant
+from tests.agent.defects import COLUMNS, DOTS, HEALTHY, STATIC, VARIANTS, WIDE, Variant
 
 slow = pytest.mark.slow
 FAST = frozenset({"too few stages", "dots"})
 NARROW = Variant(COLUMNS, (("STRIDE = tl.constexpr(1)", "STRIDE = tl.constexpr(64)"),), "x = tl.load")
-KNOWN = {**{name: VARIANTS[name] for name in sorted(STATIC)}, "narrow access": NARROW}
+LOAD = "tl.load(x_ptrs + at)"
+TEXTS = {  # to be built, not run: their sums are others than the reference
+    "narrow access": NARROW,
+    "dots without wgmma": Variant(DOTS, (("TILE=128", "TILE=32"),), "acc = tl.dot"),
+    "little for a thread": Variant(WIDE, (("TILE=8192", "TILE=256"),), "x = tl.load"),
+    "converted operands": Variant(
+        DOTS,
+        ((LOAD, f"{LOAD}.to(tl.float8e5).to(tl.float16)"), ("tl.range(0, K,", "tl.range(0, 1024,")),  # it runs for sure
+        "acc = tl.dot",
+    ),
+    "atomics": Variant(WIDE, (("tl.store(Z +", "tl.atomic_add(Z +"),), "tl.atomic_add"),
+    "small grid": Variant(DOTS, (("BLOCKS = 2112", "BLOCKS = 100"),)),
+}
+KNOWN = {**{name: VARIANTS[name] for name in sorted(STATIC)}, **TEXTS}
 
 
 def some(names: dict[str, Variant]) -> list[object]:

@@ -5,7 +5,9 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pgo_agent.agent.profile.advice import ADVICE, NEEDS_DOTS
 from pgo_agent.agent.profile.case_profile import CaseProfile
+from pgo_agent.agent.profile.findings import traffic
 from pgo_agent.agent.profile.format import figure
 from pgo_agent.agent.profile.quoted_numbers import unfounded
 from pgo_agent.agent.profile.summarize import summarize, tokens
@@ -138,6 +140,28 @@ def test_advice_is_for_the_first_bottlenecks_and_says_when_little_is_left() -> N
     found = summarize(case(kernel(static(), timeline({"dot wait": 0.95})), roofline=roof(0.93)))
     assert found.tries[0].startswith("The roof is near") and "'specialize warps'" in found.tries[1]
     assert summarize(case(kernel(static()))).tries == ()
+
+
+def test_a_kernel_without_dots_is_told_nothing_that_needs_some() -> None:
+    streaming = static(kinds={"global": 8, "integer": 9})
+    streaming = replace(streaming, pipeline=replace(streaming.pipeline, dots=0))
+    waiting = timeline({"load": 0.9, "copy wait": 0.1})
+    with_dots, without = (summarize(case(kernel(s, waiting))).tries for s in (static(), streaming))
+    assert any("'specialize warps'" in t for t in with_dots)
+    assert without and not any(n in t for t in without for n in NEEDS_DOTS)
+    assert all(a.text(dots=False).endswith(".") for a in ADVICE.values())
+
+
+@pytest.mark.parametrize(("blocks", "expected"), [(100, ["small grid"]), (200, ["tail wave"]), (260, []), (396, [])])
+def test_blocks_that_all_run_at_once_are_counted_by_sm(blocks: int, expected: list[str]) -> None:
+    resident = replace(static(), occupancy=replace(static().occupancy, blocks=4))
+    assert [d for d, _ in named(case(kernel(resident, blocks=blocks)))] == expected
+
+
+def test_a_case_that_moves_more_than_it_needs_is_told_how_much() -> None:
+    (found,) = traffic(3.0e8, 1.0e8)
+    assert found.figure == 3.0 and "300 MB" in found.told and "3 times the 100 MB" in found.told
+    assert traffic(1.2e8, 1.0e8) == traffic(1.0e8, 0.0) == ()
 
 
 def test_a_kernel_without_a_static_profile_is_summarized_by_what_there_is() -> None:
