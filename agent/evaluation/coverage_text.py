@@ -1,5 +1,6 @@
 """The coverage of a verdict as text, from the record: how much was checked, and what was left out and why."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -14,11 +15,7 @@ def of(evidence: Mapping[str, Any]) -> Coverage:
 
 def counted_alike(covers: Iterable[Coverage]) -> Iterator[tuple[int, str]]:
     """Yield each count as text, with how many of the coverages have it, in their order. Empty ones are left out."""
-    counts: dict[str, int] = {}
-    for one in covers:
-        if one != NOTHING:
-            text = one.counted()
-            counts[text] = counts.get(text, 0) + 1
+    counts = Counter(one.counted() for one in covers if one != NOTHING)
     return ((n, text) for text, n in counts.items())
 
 

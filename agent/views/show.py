@@ -2,7 +2,6 @@
 
 import difflib
 import json
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from pgo_agent.agent.run.record.run_summary import RankedRun
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.views import model_usage
 from pgo_agent.agent.views import summary as display
+from pgo_agent.agent.views.report.correctness import Comparison, comparisons
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.gate.coverage import NOTHING, PUBLIC
 from rich.console import Console
@@ -255,29 +255,20 @@ def _errors(out: Console, evidence: dict[str, Any]) -> None:
     for column in ("stage", "case", "output", "max error", "allowed", "mean error", "allowed"):
         words = column in ("stage", "case")
         table.add_column(column, justify="left" if words else "right", no_wrap=not words, overflow="fold")
-    for stage, body in evidence.items():
-        worst: dict[tuple[str, int], tuple[Any, ...]] = {}  # of the configurations of a case
-        for i, e, (most, mean, *_), check in _compared(body):
-            cells = (f"{e['max']:.3g}", f"{most:.3g}", f"{e['mean']:.3g}", f"{mean:.3g}")
-            error = (bool(check["problem"]), e["max"] / max(most, 1e-300), cells)
-            name = f"{check['case']} with {check['strain']}" if check.get("strain") else check["case"]
-            worst[name, i] = max(worst.get((name, i), error), error)
-        for (case, i), (wrong, _, cells) in worst.items():
-            table.add_row(stage, case, str(i), *cells, style="red" if wrong else None)
+    bodies = {stage: body for stage, body in evidence.items() if isinstance(body, dict)}
+    for stage, body in bodies.items():
+        worst: dict[tuple[str, int], Comparison] = {}  # of the configurations of a case
+        for c in comparisons(stage, body):
+            place = (c.under, c.output)
+            worst[place] = max(worst.get(place, c), c, key=lambda c: (bool(c.problem), c.share))
+        for (case, i), c in worst.items():
+            cells = (f"{x:.3g}" for x in (c.worst, c.worst_allowed, c.mean, c.mean_allowed))
+            table.add_row(stage, case, str(i), *cells, style="red" if c.problem else None)
     if table.row_count:
         out.print(table)
-    for yardstick in dict.fromkeys(
-        c["yardstick"] for b in evidence.values() for *_, c in _compared(b) if c.get("yardstick")
-    ):
+    yardsticks = (c.yardstick for stage, body in bodies.items() for c in comparisons(stage, body))
+    for yardstick in dict.fromkeys(filter(None, yardsticks)):
         out.print(f"allowed by the reference's own errors in {escape(yardstick)}", highlight=False)
-
-
-def _compared(body: Any) -> Iterator[tuple[int, dict[str, float], list[float], dict[str, Any]]]:
-    """Yield (output, error, bounds, comparison) of every comparison in a stage's evidence."""
-    body = body if isinstance(body, dict) else {}
-    for check in (*body.get("numerics", ()), *([body["check"]] if body.get("check") else ())):
-        for i, (error, bounds) in enumerate(zip(check["errors"], check["bounds"], strict=False)):
-            yield i, error, bounds, check
 
 
 def _against(out: Console, evidence: dict[str, Any]) -> None:

@@ -136,9 +136,7 @@ def _ranked(summary: RankedRun, run: str, out: Console) -> None:
     for column in ("candidate", "move", "verdict", "relative time", "known from"):
         ranking.add_column(column, justify="right" if column == "relative time" else "left")
     for c in summary.ranking[:12]:
-        mark = "~" if "estimate" in c.how or "partly" in c.how else ""
-        relative = "-" if c.relative is None else f"{mark}{c.relative:.3f}"
-        ranking.add_row(c.candidate[:8], c.move, c.verdict, relative, c.how)
+        ranking.add_row(c.candidate[:8], c.move, c.verdict, relative(c.relative, c.how), c.how)
     if summary.ranking:
         out.print(ranking)
     covers = [c.coverage for c in summary.ranking]
@@ -155,6 +153,12 @@ def _ranked(summary: RankedRun, run: str, out: Console) -> None:
         f"next: pgo-agent show {run}   (on a machine with the GPU, the same command judges and measures)",
         highlight=False,
     )
+
+
+def relative(x: float | None, how: str) -> str:
+    """Format a candidate's time over the tuned baseline's; an estimate is marked."""
+    mark = "~" if "estimate" in how or "partly" in how else ""
+    return "-" if x is None else f"{mark}{x:.3f}"
 
 
 def _rate(rate: KnownRate) -> str:

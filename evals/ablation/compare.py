@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from pgo_agent.evals.ablation.plan import AblationPlan, AblationRun, Arm, pairs
+from pgo_agent.evals.ablation.plan import AblationPlan, AblationRun, Arm
 
 RESAMPLES = 10_000
 LEVEL = 0.95
@@ -31,22 +31,15 @@ def differences(
     plan: AblationPlan, scores: Mapping[AblationRun, float], commits: Mapping[AblationRun, str] | None = None
 ) -> list[Difference]:
     """Return a difference for each arm but the first of its model, where one pgo-agent made pairs of runs."""
-    compared = ((base, arm, _paired(plan, scores, commits or {}, base, arm)) for base, arm in _compared(plan))
+    compared = ((base, arm, _paired(plan, scores, commits or {}, base, arm)) for base, arm in plan.comparisons)
     return [_difference(base, arm, by_target) for base, arm, by_target in compared if by_target]
 
 
 def apart(plan: AblationPlan, scores: Mapping[AblationRun, float], commits: Mapping[AblationRun, str]) -> int:
     """Return how many pairs are left out because two versions of pgo-agent made their runs."""
     return sum(
-        _of_two(commits, a, b) for arms in _compared(plan) for a, b in _pairs(plan, *arms) if {a, b} <= {*scores}
+        _of_two(commits, a, b) for arms in plan.comparisons for a, b in _pairs(plan, *arms) if {a, b} <= {*scores}
     )
-
-
-def _compared(plan: AblationPlan) -> Iterator[tuple[Arm, Arm]]:
-    arms = sorted(
-        {w.arm for w in plan.runs}, key=lambda a: (plan.models.index(a.model), plan.insights.index(a.insight))
-    )
-    yield from pairs(arms, plan.insights)
 
 
 def _pairs(plan: AblationPlan, base: Arm, arm: Arm) -> Iterator[tuple[AblationRun, AblationRun]]:

@@ -4,7 +4,6 @@ Relies on `evals/runner/plan_toml.py`, which reads it. What it leaves out has no
 all of it in one place.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import product
 from pathlib import Path
@@ -76,6 +75,12 @@ class AblationPlan:
             for arm in (*arms[n % len(arms) :], *arms[: n % len(arms)])
         ]
 
+    @property
+    def comparisons(self) -> list[tuple[Arm, Arm]]:
+        """Each arm after the one it is compared with: the same model, shown what the plan names first."""
+        first, *others = self.insights
+        return [(Arm(m, first), Arm(m, i)) for m in self.models for i in others]
+
     def settings_of(self, planned: AblationRun, settings: RunSettings) -> RunSettings:
         arm, limited = planned.arm, plan_toml.applied(self.limits, LIMITS, settings)
         return replace(limited, models=(arm.model,), profile_visibility=arm.insight, seed=planned.seed, alone=True)
@@ -101,8 +106,3 @@ SHAPE: Shape = {
     "seeds": SEEDS,
     **plan_toml.shape_of(LIMITS),
 }
-
-
-def pairs(arms: Sequence[Arm], insights: Sequence[ProfileVisibility]) -> list[tuple[Arm, Arm]]:
-    """Return each arm with the one it is compared with: the same model, shown what the plan names first."""
-    return [(Arm(a.model, insights[0]), a) for a in arms if a.insight != insights[0]]

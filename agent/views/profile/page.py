@@ -14,12 +14,12 @@ from pgo_agent.agent.views.charts import roofline
 from pgo_agent.agent.views.html import template
 from pgo_agent.agent.views.profile import counters, format, terminal
 from pgo_agent.agent.views.profile.timeline_layout import Bar, Lane, lanes
-from pgo_agent.agent.views.profile.timeline_terminal import names
+from pgo_agent.agent.views.profile.timeline_terminal import names, scopes
 from pgo_agent.sandbox.gate.coverage import PUBLIC
 from pgo_agent.sandbox.profile.counters.types import Counters
 from pgo_agent.sandbox.profile.kernel_profile import KernelProfile, Missing
 from pgo_agent.sandbox.profile.static_profile import Problem, StaticProfile
-from pgo_agent.sandbox.profile.timeline.types import ScopeTime, Timeline, Waves
+from pgo_agent.sandbox.profile.timeline.types import Timeline, Waves
 
 TALL = 40  # height of a curve
 Values = dict[str, Any]  # what the template may use
@@ -150,23 +150,10 @@ def _drawn(b: Bar, longest: float) -> Drawn:
 
 
 def _scopes(k: KernelProfile, laid_out: Iterable[Lane]) -> Table:
-    rates, chained = format.rates(k.ipc), format.chained(k.chain)
-    more = (*(["ipc"] if rates else []), *(["slack"] if chained else []))
-    rows: list[tuple[str, ...]] = []
-    bold: list[int] = []
-    for lane in laid_out:
-        bold.append(len(rows))
-        rows.append((lane.role, "", *_figures(lane.whole), *([""] * len(more))))
-        for b in lane.bars:
-            if b.time:
-                last = (by_scope.get(b.time.scope.name, "-") for by_scope in (rates, chained) if by_scope)
-                rows.append(("\N{EM SPACE}" * (b.depth + 1) + b.name, b.line, *_figures(b.time), *last))
-    head = ("scope", "line", "P20", "P50", "P80", "count", "share", "varies", *more)
-    return Table("Cycles of one execution, by scope", head, tuple(rows), frozenset({0}), frozenset(bold))
-
-
-def _figures(s: ScopeTime | None) -> tuple[str, ...]:
-    return format.figures(s) if s else ("",) * 6
+    head, rows = scopes(k, laid_out)
+    cells = (("\N{EM SPACE}" * depth + name, *row, *[""] * (len(head) - len(row))) for depth, name, row in rows)
+    bold = frozenset(i for i, (depth, *_) in enumerate(rows) if not depth)
+    return Table("Cycles of one execution, by scope", ("scope", *head), tuple(cells), frozenset({0}), bold)
 
 
 def _waves(w: Waves) -> Values:

@@ -4,7 +4,7 @@ A bar's shape carries the same meaning as its colour, so nothing is lost without
 narrow terminal the bars are shorter.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pgo_agent.agent.views.profile import format
@@ -28,6 +28,7 @@ LOOKS = {  # family -> colour, fill of its bar in a strip, fill in a row
 TAIL, STEPS = "░", "▁▂▃▄▅▆▇█"
 LEGEND = "█ dots  ▓ arithmetic  ▒ copies, loads, stores  · waits"
 FEWEST = 12  # columns of bars
+Row = tuple[int, str, tuple[str, ...]]  # depth (0: a role), name, figures; a role that was not recorded has none
 
 
 def draw(k: KernelProfile, t: Timeline, out: Console) -> None:
@@ -154,28 +155,31 @@ def _fitting(k: KernelProfile, laid_out: Sequence[Lane], out: Console) -> Table:
 
 
 def _table(k: KernelProfile, laid_out: Iterable[Lane], left_out: Collection[str] = ()) -> Table:
-    rates, chained = format.rates(k.ipc), format.chained(k.chain)
-    more = (*(["ipc"] if rates else []), *(["slack"] if chained else []))
-    head = ("line", "P20", "P50", "P80", "count", "share", "varies", *more)
+    head, rows = scopes(k, laid_out)
     shown = [i for i, name in enumerate(head) if name not in left_out]
     table = Table(title="cycles of one execution, by scope", title_justify="left", box=None, padding=(0, 1, 0, 0))
     table.title_style = "bold"
     table.add_column("scope", no_wrap=True)
     for i in shown:
         table.add_column(head[i], justify="right", no_wrap=True)
-    for lane in laid_out:
-        for name, cells in _rows(lane, rates, chained):
-            table.add_row(name, *(cells[i] for i in shown if i < len(cells)))
+    for depth, name, cells in rows:
+        styled = Text(" " * (2 * depth - 1) + name, "" if depth else "bold")
+        table.add_row(styled, *(cells[i] for i in shown if i < len(cells)))
     return table
 
 
-def _rows(lane: Lane, rates: Mapping[str, str], chained: Mapping[str, str]) -> Iterator[tuple[Text, list[str]]]:
-    """Yield name and figures of a role, and of its scopes."""
-    yield Text(lane.role, "bold"), ["", *(format.figures(lane.whole) if lane.whole else ())]
-    for b in lane.bars:
-        if b.time:
-            last = [by_scope.get(b.time.scope.name, "-") for by_scope in (rates, chained) if by_scope]
-            yield Text(f"{'  ' * b.depth} {b.name}"), [b.line, *format.figures(b.time), *last]
+def scopes(k: KernelProfile, laid_out: Iterable[Lane]) -> tuple[tuple[str, ...], list[Row]]:
+    """Return the headings of figures, and a row for each role, followed by those of its scopes."""
+    last = {"ipc": format.rates(k.ipc), "slack": format.chained(k.chain)}
+    shown = {name: by_scope for name, by_scope in last.items() if by_scope}
+    rows: list[Row] = []
+    for lane in laid_out:
+        rows.append((0, lane.role, ("", *(format.figures(lane.whole) if lane.whole else ()))))
+        for b in lane.bars:
+            if b.time:
+                more = (by_scope.get(b.time.scope.name, "-") for by_scope in shown.values())
+                rows.append((b.depth + 1, b.name, (b.line, *format.figures(b.time), *more)))
+    return ("line", "P20", "P50", "P80", "count", "share", "varies", *shown), rows
 
 
 # waves ----------------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 A run may have died half-way, have measured nothing, or be of another version; each part works without the others.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from pgo_agent.agent.run.record import user_requests
 from pgo_agent.agent.run.record.baseline import Unfit
 from pgo_agent.agent.run.record.candidate import Candidate
 from pgo_agent.agent.run.record.run import Run
-from pgo_agent.agent.run.record.run_summary import MeasuredRun, RankedRun
+from pgo_agent.agent.run.record.run_summary import MeasuredRun, RankedCandidate, RankedRun
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.views import summary as display
 from pgo_agent.agent.views.report import comparison as compared
@@ -44,17 +45,6 @@ ASKED = 400  # characters of a request that are shown
 
 
 @dataclass(frozen=True)
-class KnownSpeed:
-    """What is known of a candidate's speed without measuring it."""
-
-    candidate: str
-    move: str
-    verdict: str
-    relative: float | None  # its time over the tuned baseline's
-    how: str
-
-
-@dataclass(frozen=True)
 class Report:
     run: Run
     target: str
@@ -71,7 +61,7 @@ class Report:
     comparison: Comparison | None
     profiles: tuple[Profiled, ...]
     proofs: tuple[Proof, ...]
-    ranking: tuple[KnownSpeed, ...]
+    ranking: tuple[RankedCandidate, ...]
     skipped: tuple[tuple[str, str], ...]  # moves that did not apply, and why
     asked: tuple[tuple[str, str], ...]  # a person's requests while it ran, and their outcomes
     environment: tuple[tuple[str, str], ...]
@@ -112,16 +102,17 @@ def report(store: Store, name: str) -> Report:
     session = parts.take("timing", lambda: _session(store, run, chosen), None)
     gains = session.gains if session else ()
     outcome, error = _outcome(run, session, chosen), parts.take("error", lambda: run.error, "")
+    device = parts.take("device", lambda: devices.find(run.device).name, run.device)
     lost = parts.take("what the autotuner picks", lambda: _lost(run), "")
     unproved: tuple[Proof, ...] = ()
     proofs = parts.take("evidence", lambda: _proofs(store, run, winner, all_tried), unproved)
     gathered = Report(
         run,
         Path(run.target).stem,
-        parts.take("device", lambda: devices.find(run.device).name, run.device),
+        device,
         outcome,
         _title(run, outcome, gains, lost, all_tried),
-        tuple(_sentences(run, outcome, error, gains, session, lost, proofs)),
+        tuple(_sentences(run, device, outcome, error, gains, session, lost, proofs)),
         gains,
         session,
         all_tried,
@@ -131,7 +122,7 @@ def report(store: Store, name: str) -> Report:
         parts.take("builds", lambda: compared.comparison(store, run, chosen), None) if chosen else None,
         parts.take("profiles", lambda: profiles.profiles(store, run, chosen.id if chosen else None), ()),
         proofs,
-        parts.take("ranking", lambda: _ranking(run), ()),
+        parts.take("ranking", lambda: run.summary.ranking if isinstance(run.summary, RankedRun) else (), ()),
         parts.take("moves that did not apply", lambda: tuple(_skipped(store, run)), ()),
         parts.take("what a person asked of it", lambda: tuple(_asked(store, run, outcome)), ()),
         parts.take("environment", lambda: tuple(reproduce.environment(run)), ()),
@@ -184,6 +175,7 @@ def _title(run: Run, outcome: str, gains: tuple[Ratio, ...], lost: str, tried: t
 
 def _sentences(
     run: Run,
+    device: str,
     outcome: str,
     error: str,
     gains: tuple[Ratio, ...],
@@ -194,7 +186,7 @@ def _sentences(
     if outcome == "failed":
         return [error or "It does not say why."]
     if outcome == "unmeasured":
-        where = f"There was no GPU: kernels were compiled for {_device(run)} and checked in Triton's interpreter."
+        where = f"There was no GPU: kernels were compiled for {device} and checked in Triton's interpreter."
         why = STATES["budget"].capitalize() + "." if run.state == "budget" else where
         return [why, *_covers(proofs), "No figure in here is a time of this run."]
     sentences = [*([lost] if lost else []), *(_against(g) for g in gains)]
@@ -209,18 +201,8 @@ def _sentences(
 
 def _covers(proofs: tuple[Proof, ...]) -> list[str]:
     """Return what was checked of the candidates, one sentence for all with the same coverage."""
-    alike: dict[str, int] = {}
-    for p in proofs:
-        if p.covered:
-            alike[p.covered] = alike.get(p.covered, 0) + 1
+    alike = Counter(p.covered for p in proofs if p.covered)
     return [f"Checked of {n} {'candidate' if n == 1 else 'candidates'}: {coverage}." for coverage, n in alike.items()]
-
-
-def _device(run: Run) -> str:
-    try:
-        return devices.find(run.device).name
-    except Fault:
-        return run.device
 
 
 def _against(g: Ratio) -> str:
@@ -263,11 +245,6 @@ def _proofs(store: Store, run: Run, winner: Tried | None, tried: tuple[Tried, ..
 
 def _lost(run: Run) -> str:
     return shipped_configurations.lost(run.summary) if isinstance(run.summary, MeasuredRun) else ""
-
-
-def _ranking(run: Run) -> tuple[KnownSpeed, ...]:
-    rows = run.summary.ranking if isinstance(run.summary, RankedRun) else ()
-    return tuple(KnownSpeed(r.candidate, r.move, r.verdict, r.relative, r.how) for r in rows)
 
 
 def _skipped(store: Store, run: Run) -> list[tuple[str, str]]:

@@ -29,6 +29,11 @@ class Comparison:
     yardstick: str = ""  # the arithmetic that the bounds are computed from; empty: torch's own
 
     @property
+    def under(self) -> str:
+        """Return the case, with the stress input that it was under."""
+        return f"{self.case} with {self.stress_input}" if self.stress_input else self.case
+
+    @property
     def share(self) -> float:
         """Return the error as a share of its bound, by the nearer of both bounds."""
         pairs = ((self.worst, self.worst_allowed), (self.mean, self.mean_allowed))
@@ -82,7 +87,7 @@ def proof(tried: Tried, evidence: Mapping[str, Any]) -> Proof:
     return Proof(
         tried.id,
         tried.move,
-        tuple(c for look, b in looks for c in _comparisons(look, b)),
+        tuple(c for look, b in looks for c in comparisons(look, b)),
         tuple(dict.fromkeys(dropped)),
         tried.stages,
         tuple(str(x) for _, b in looks for x in b.get("disturbed", ())),
@@ -98,7 +103,8 @@ def _looks(stage: str, body: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[s
         yield AGAIN, again
 
 
-def _comparisons(look: str, body: Mapping[str, Any]) -> Iterator[Comparison]:
+def comparisons(look: str, body: Mapping[str, Any]) -> Iterator[Comparison]:
+    """Yield every comparison in the evidence of a stage, without those of a second look."""
     for check in (*body.get("numerics", ()), *([body["check"]] if body.get("check") else ())):
         about = (look, short(check["case"]), str(check.get("strain") or ""), str(check["seed"]))
         for i, (error, bounds) in enumerate(zip(check["errors"], check["bounds"], strict=False)):

@@ -21,6 +21,7 @@ from pgo_agent.agent.views.report.correctness import Proof
 from pgo_agent.agent.views.report.lineage import NOT_JUDGED, Tried
 from pgo_agent.agent.views.report.profiles import AFTER, BEFORE, Profiled
 from pgo_agent.agent.views.report.timings import BASELINES, Case
+from pgo_agent.sandbox.judge.timing.bootstrap import Interval
 from pgo_agent.sandbox.profile.kernel_profile import KernelProfile, Missing
 from pgo_agent.sandbox.profile.static_profile import StaticProfile
 from pgo_agent.sandbox.profile.timeline.types import Timeline
@@ -91,8 +92,6 @@ def _spread(ms: Sequence[float]) -> str:
 
 
 def _tried(report: Report) -> list[Values]:
-    from pgo_agent.sandbox.judge.timing.bootstrap import Interval
-
     ratios = [(t.id, t.gain or Interval(t.ratio, t.ratio, t.ratio), False) for t in report.tried if t.ratio]
     drawn = samples.forest(ratios)
     marks = {m.name: m for m in drawn.rows} if drawn else {}
@@ -186,10 +185,9 @@ def _facts(case: CaseProfile, k: KernelProfile) -> Iterator[tuple[str, str]]:
 def _proof(p: Proof) -> Values:
     looks: dict[str, list[Values]] = {}
     for c in p.comparisons:
-        under = f"{c.case} with {c.stress_input}" if c.stress_input else c.case
         share = min(100.0, 100 * c.share)
         looks.setdefault(c.look, []).append(
-            {"case": under, "output": c.output, "seed": c.seed, "worst": f"{c.worst:.3g}", "mean": f"{c.mean:.3g}",
+            {"case": c.under, "output": c.output, "seed": c.seed, "worst": f"{c.worst:.3g}", "mean": f"{c.mean:.3g}",
              "worst_allowed": f"{c.worst_allowed:.3g}", "mean_allowed": f"{c.mean_allowed:.3g}",
              "share": format.percent(c.share) if c.share < 1e6 else "all", "width": f"{share:.2f}",
              "problem": c.problem}

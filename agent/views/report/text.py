@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from pgo_agent.agent.run.shipped_configurations import AUTOTUNED
+from pgo_agent.agent.views import summary
 from pgo_agent.agent.views.profile import format
 from pgo_agent.agent.views.profile.page import Table
 from pgo_agent.agent.views.profile.timeline_layout import lanes
@@ -42,14 +43,9 @@ def unfit(report: Report) -> Table | None:
 def ranking(report: Report) -> Table | None:
     if not report.ranking:
         return None
-    rows = ((k.candidate[:8], k.move, k.verdict, _relative(k.relative, k.how), k.how) for k in report.ranking)
+    rows = ((k.candidate[:8], k.move, k.verdict, summary.relative(k.relative, k.how), k.how) for k in report.ranking)
     head = ("candidate", "move", "verdict", "relative time", "known from")
     return Table("", head, tuple(rows), frozenset({0, 1, 2, 4}))
-
-
-def _relative(x: float | None, how: str) -> str:
-    mark = "~" if "estimate" in how or "partly" in how else ""
-    return "-" if x is None else f"{mark}{x:.3f}"
 
 
 def occupancy(r: Resources) -> str:
@@ -95,8 +91,8 @@ def _compared(p: Proof) -> str:
     worst = p.worst
     most = ""
     if worst:
-        where = f"{worst.case} with {worst.stress_input}" if worst.stress_input else worst.case
-        most = f"; the largest error is {format.percent(worst.share)} of its bound ({where}, output {worst.output})"
+        place = f"{worst.under}, output {worst.output}"
+        most = f"; the largest error is {format.percent(worst.share)} of its bound ({place})"
     number = f"{p.under_stress} stress inputs" if p.under_stress > 1 else "a stress input"
     stressed = f", under {number} too" if p.under_stress else ""
     return (
