@@ -24,6 +24,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from pgo_agent.sandbox.bundle.store import room
 from pgo_agent.sandbox.errors import EnvironmentFault, Killed, UsageFault
@@ -89,6 +90,12 @@ class Box:
     def borrow(self, module: str, inherited: int) -> None:
         """Fork processes of a module from what another process prepared, which gave us that open file."""
         forkserver.adopt(self.python, module, self._environment(Path("/box"), VARIABLES.get(module, {})), inherited)
+
+    def ask(self, module: str, request: Mapping[str, Any], files: Sequence[int]) -> int:
+        """Ask what processes of a module are forked from for one that no box holds: see forkserver.ask."""
+        return forkserver.ask(
+            self.python, module, self._environment(Path("/box"), VARIABLES.get(module, {})), request, files
+        )
 
     def _program(self, module: str) -> list[str]:
         """Return Python's arguments that say what to run."""

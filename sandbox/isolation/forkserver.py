@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 PROCESS = Path(__file__).with_name("forkserver_main.py")
 WAIT = ("/bin/sh", "-c", "echo; read line")  # what holds a box: it says that all is set up, and ends with its input
@@ -110,14 +111,14 @@ class Warm:
         if not fine:
             raise Cold("the libraries cannot be imported ahead")
 
-    def enter(self, box: int, log: int, words: Sequence[str]) -> int:
-        """Run Python with these words in the box of a process (pidfd); return an open file that will say how it ended.
+    def ask(self, request: Mapping[str, Any], files: Sequence[int]) -> int:
+        """Ask for a process with these open files; return an open file that will say how it ended.
 
         Raises OSError when this process is gone.
         """
         status, child_end = os.pipe()
         try:
-            socket.send_fds(self.ours, [json.dumps({"words": list(words)}).encode()], [box, log, child_end])
+            socket.send_fds(self.ours, [json.dumps(request).encode()], [child_end, *files])
         except OSError:
             os.close(status)
             raise
@@ -141,16 +142,19 @@ class _Servers:
         self._warm: dict[_Kind, Warm] = {}
         self.cold: dict[_Kind, str] = {}
 
-    def enter(self, kind: _Kind, box: int, log: int, words: Sequence[str]) -> int:
-        """Do what Warm.enter does, in a new process if somebody killed the last. Raises Cold."""
+    def ask(self, kind: _Kind, request: Mapping[str, Any], files: Sequence[int], waits: bool) -> int:
+        """Do what Warm.ask does, in a new process if somebody killed the last. Raises Cold.
+
+        `waits`: until it has its libraries, or has none. Otherwise what it said it will do may never come.
+        """
         lock = self._lock_of(kind)
         for _ in range(3):
             with lock:
                 if kind in self.cold:
                     raise Cold(self.cold[kind])
-                warm = self._ready(kind)
+                warm = self._ready(kind) if waits else self._begun(kind)
             try:
-                return warm.enter(box, log, words)
+                return warm.ask(request, files)
             except OSError:
                 with lock:
                     if self._warm.get(kind) is warm:
@@ -218,7 +222,7 @@ def entered(
     Raises Cold, now or in `wait`.
     """
     kind, servers = _kind(python, module, env), _servers()
-    status = servers.enter(kind, box, log, words)
+    status = servers.ask(kind, {"words": list(words)}, (box, log), waits=True)
     try:
         yield Entered(status)
     except Cold as e:
@@ -226,6 +230,14 @@ def entered(
         raise
     finally:
         os.close(status)
+
+
+def ask(python: str, module: str, env: Mapping[str, str], request: Mapping[str, Any], files: Sequence[int]) -> int:
+    """Ask for a process of our own that no box holds (`unboxed.py`), once the libraries are there; do not wait for it.
+
+    Returns an open file that will tell of it, or that ends when nothing comes. Raises Cold.
+    """
+    return _servers().ask(_kind(python, module, env), request, files, waits=False)
 
 
 def _kind(python: str, module: str, env: Mapping[str, str]) -> _Kind:

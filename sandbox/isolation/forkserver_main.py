@@ -1,9 +1,10 @@
 """`python forkserver_main.py MODULE LIBRARY...`: imports libraries, then becomes one boxed process after another.
 
 Most of what a boxed process costs is the import of torch and triton. This one has them, waits on a socket (its standard
-input), and forks a child for each request. A request comes with three open files: a process of a box that bubblewrap
-has set up, the log, and where to tell the end. The child joins that box's namespaces (setns: its mounts, processes,
+input), and forks a child for each request. A request comes with three open files: where to tell the end, a process of a
+box that bubblewrap has set up, and the log. The child joins that box's namespaces (setns: its mounts, processes,
 network, IPC, host name and users are bubblewrap's), gives up every privilege, and runs what Python's arguments name.
+A request with an environment is for a process of our own that no box holds: see `_beside`.
 
 No untrusted code runs in this process. Nothing comes back from a child. Every child is forked from the same state.
 It imports nothing of ours: a child does, inside the box, from where the box has it. `forkserver.py` is the other end.
@@ -12,11 +13,13 @@ It imports nothing of ours: a child does, inside the box, from where the box has
 import contextlib
 import ctypes
 import errno
+import fcntl
 import gc
 import importlib
 import json
 import os
 import runpy
+import select
 import signal
 import socket
 import sys
@@ -26,6 +29,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 NOBODY = 65534
+FILES = 8  # of one request, at most
 _NEW = {  # CLONE_NEW* of a box, and their names in /proc
     "mounts": (0x00020000, "mnt"),
     "cgroup": (0x02000000, "cgroup"),
@@ -35,7 +39,7 @@ _NEW = {  # CLONE_NEW* of a box, and their names in /proc
     "network": (0x40000000, "net"),
 }
 _NEW_USER = 0x10000000  # where no root starts it
-_PDEATHSIG, _DUMPABLE, _CAPBSET_DROP, _NO_NEW_PRIVS, _AMBIENT, _AMBIENT_CLEAR = 1, 4, 24, 38, 47, 4
+_PDEATHSIG, _DUMPABLE, _NAME, _CAPBSET_DROP, _NO_NEW_PRIVS, _AMBIENT, _AMBIENT_CLEAR = 1, 4, 15, 24, 38, 47, 4
 _CAPSET, _CAPABILITY_VERSION = {"x86_64": 126, "aarch64": 91}, 0x20080522  # number of the system call; _VERSION_3
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -50,16 +54,17 @@ def main(libraries: list[str]) -> None:
     with socket.socket(fileno=0) as requests:
         requests.send(b"ready")
         while True:
-            request, files, _, _ = socket.recv_fds(requests, 1 << 20, 3)
-            if not request:
+            text, files, _, _ = socket.recv_fds(requests, 1 << 20, FILES)
+            if not text:
                 return
             if not os.fork():
-                _child(json.loads(request), *files)
+                request = json.loads(text)
+                _beside(request, *files) if "env" in request else _child(request, *files)
             for fd in files:
                 os.close(fd)
 
 
-def _child(request: dict[str, Any], box: int, log: int, status: int) -> NoReturn:
+def _child(request: dict[str, Any], status: int, box: int, log: int) -> NoReturn:
     """Stand between this process and the one in the box: only a child of it is in the box's process namespace."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     try:
@@ -77,6 +82,53 @@ def _child(request: dict[str, Any], box: int, log: int, status: int) -> NoReturn
         os._exit(0)
 
 
+def _beside(request: dict[str, Any], status: int, *files: int) -> NoReturn:
+    """Lead the session of a process of ours: tell of it and of its end, and end it when nobody wants to hear that.
+
+    Until then neither number can become another process's.
+    """
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.setsid()
+    process = os.fork()
+    if not process:
+        os.close(status)
+        _run_ours(request, *files)
+    for fd in (0, *files):
+        os.close(fd)
+    with contextlib.suppress(OSError):
+        os.write(status, b"%d %d\n" % (os.getpid(), process))
+        events = select.poll()
+        events.register(status, 0)
+        events.register(ended := os.pidfd_open(process), select.POLLIN)
+        if ended in dict(events.poll()) and (how := os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT)):
+            os.write(status, b"%d\n" % (how.si_status if how.si_code == os.CLD_EXITED else -how.si_status))
+        events.unregister(ended)
+        events.poll()
+    os.killpg(0, signal.SIGKILL)
+    os._exit(0)
+
+
+def _run_ours(request: dict[str, Any], *files: int) -> NoReturn:
+    """Be as a process that is begun anew with this environment and these files is: input, output, log, and others."""
+    code = 1
+    try:
+        high = [fcntl.fcntl(fd, fcntl.F_DUPFD, 1 << 8) for fd in files]
+        for number, fd in enumerate(high):
+            os.dup2(fd, number)
+        os.closerange(len(high), os.sysconf("SC_OPEN_MAX"))
+        old = os.environ["PYTHONPATH"].split(os.pathsep)
+        os.environ.clear()
+        os.environ.update(request["env"])
+        sys.path[: len(old)] = os.environ["PYTHONPATH"].split(os.pathsep)
+        os.chdir(request["cwd"])
+        _libc.prctl(_NAME, request["words"][1].rpartition(".")[2].encode())
+        code = _as_python(request["words"])
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        _leave(code)
+
+
 def _namespaces() -> set[Path]:
     """Those that every box has of its own; control groups it has where the machine lets it."""
     return {Path(f"/proc/self/ns/{name}").readlink() for _, name in _NEW.values() if name != "cgroup"}
@@ -90,20 +142,18 @@ def _run(request: dict[str, Any], log: int, outside: set[Path]) -> NoReturn:
             raise RuntimeError("this is no box")
         os.chdir("/box")
         _give_up()
-        sys.argv = list(request["words"])
-        _as_python(sys.argv)
-        code = 0
-    except SystemExit as e:
-        code = e.code if isinstance(e.code, int) else int(e.code is not None)
-        if e.code is not None and not isinstance(e.code, int):
-            print(e.code, file=sys.stderr)
+        code = _as_python(request["words"])
     except BaseException:
         traceback.print_exc()
     finally:
-        with contextlib.suppress(BaseException):
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(code & 0xFF)
+        _leave(code)
+
+
+def _leave(code: int) -> NoReturn:
+    with contextlib.suppress(BaseException):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code & 0xFF)
 
 
 def _settle(log: int) -> None:
@@ -138,10 +188,22 @@ def _give_up() -> None:
     seccomp.install(attributes=False)
 
 
-def _as_python(words: list[str]) -> None:
-    """`-m MODULE` or `-c CODE` and their arguments, in a fresh `__main__`."""
-    flag, program = words[:2]
-    sys.argv = [flag, *words[2:]]
+def _as_python(words: list[str]) -> int:
+    """Run `-m MODULE` or `-c CODE` with their arguments, in a fresh `__main__`; return the exit status."""
+    try:
+        _run_words(*words)
+    except SystemExit as e:
+        if e.code is not None and not isinstance(e.code, int):
+            print(e.code, file=sys.stderr)
+        return e.code if isinstance(e.code, int) else int(e.code is not None)
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def _run_words(flag: str, program: str, *arguments: str) -> None:
+    sys.argv = [flag, *arguments]
     if flag == "-m":
         runpy.run_module(program, run_name="__main__", alter_sys=True)
         return

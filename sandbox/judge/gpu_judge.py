@@ -194,7 +194,7 @@ class GpuJudge:
                 contract=str(self.target.contract_path.resolve()),
                 sandbox=self.sandbox,
                 device=self.device,
-                forks=next(iter(self._process.keeps), None) if self.gpu is None else None,
+                forks=next(iter(self._process.keeps()), None) if self.gpu is None else None,
             )
             found = question.read(self._send({"do": question.do, **question.as_json()}))
             at = self.lock.gpu if self.lock else None

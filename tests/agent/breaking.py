@@ -41,10 +41,12 @@ def alive(pid: int) -> bool:
 
 def processes(agent: int) -> dict[int, str]:
     """The agent and everything below it -> its kind. Processes that only live for a moment are `other`."""
-    parents, words = {}, {}
+    parents, words, names = {}, {}, {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
+            name, _, status = (entry / "stat").read_text().partition("(")[2].rpartition(")")
+            state, parent = status.split()[:2]
+            names[int(entry.name)] = name
             words[int(entry.name)] = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
         except OSError:
             continue
@@ -53,16 +55,18 @@ def processes(agent: int) -> dict[int, str]:
     found, new = {agent: "agent"} if agent in parents else {}, {agent}
     while new:
         new = {p for p, parent in parents.items() if parent in new}
-        found |= {p: _kind(words[p], found.get(parents[p], "")) for p in new}
+        found |= {p: _kind(names[p], words[p], found.get(parents[p], "")) for p in new}
     return found
 
 
-def _kind(words: list[str], parent: str) -> str:
-    name = Path(words[0]).name
-    if name in ("bwrap", "setpriv") or "pgo_agent.sandbox.isolation.landlock" in words:
+def _kind(name: str, words: list[str], parent: str) -> str:
+    program = Path(words[0]).name
+    if program in ("bwrap", "setpriv") or "pgo_agent.sandbox.isolation.landlock" in words:
         return "box"
-    if name in ("ptxas", "nvdisasm", "cuobjdump"):
+    if program in ("ptxas", "nvdisasm", "cuobjdump"):
         return "tool"
+    if name == "judge":  # and for a moment what it begins
+        return {"between": "judge"}.get(parent, "other")
     module = next((m for m in _MODULES if f"pgo_agent.sandbox.{m}" in words), "other")
     if module == "compiler" and parent.startswith("compiler"):
         return "compiler's child"

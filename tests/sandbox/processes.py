@@ -30,6 +30,19 @@ def below(pid: int, among: Mapping[int, tuple[int, str]] | None = None) -> set[i
     return found
 
 
+def judges(agent: int) -> set[int]:
+    """The CPU judges of a process, which are forked and then named; what a judge begins has its name for a moment."""
+    names = {p: _name(p) for p in below(agent)}
+    return {p for p, name in names.items() if name == "judge" and names.get(alive().get(p, (0, ""))[0]) != "judge"}
+
+
+def _name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
 def depth(pid: int, module: str, among: Mapping[int, tuple[int, str]]) -> int:
     """1 for the boxed process that runs one of our modules (`sandbox.compiler`), 2 for a child of it, else below 1."""
     forked = pid in among and FORKED in among[pid][1]

@@ -1,8 +1,9 @@
 """judge/pool.py with real judge processes (the CPU judge: no GPU needed): faults, kills, deaths of parents, secrets.
 
-Processes are found in /proc and killed by their id. Most targets import torch alone and are answered at once.
+Processes are found in /proc and killed by their id.
 """
 
+import json
 import os
 import signal
 import subprocess
@@ -20,6 +21,7 @@ from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 from pgo_agent.sandbox.judge.questions import Check
 
+from tests.sandbox import processes
 from tests.sandbox.processes import FORKED, alive, below, depth
 
 QUICK = """
@@ -66,7 +68,7 @@ def judging(tmp_path: Path) -> Iterator[Callable[..., GpuJudge]]:
     made: list[GpuJudge] = []
     OTHERS.update(judges(os.getpid()))
 
-    def make(source: str = QUICK, dtype: str = "bfloat16", sandbox: str = "none") -> GpuJudge:
+    def make(source: str = QUICK, dtype: str = "bfloat16", sandbox: str = "auto") -> GpuJudge:
         made.append(GpuJudge(target.read(write(tmp_path, source, dtype)), gpu=None, sandbox=sandbox))
         return made[-1]
 
@@ -89,9 +91,8 @@ def check(judge: GpuJudge, source: str | None = None) -> Judgement:
 
 
 def judges(parent: int) -> set[int]:
-    """The judge processes among the children of a process, but for those of other tests."""
-    found = {p for p, (of, command) in alive().items() if of == parent and "-m pgo_agent.sandbox.judge" in command}
-    return found - OTHERS
+    """The judge processes of a process, but for those of other tests."""
+    return processes.judges(parent) - OTHERS
 
 
 def wait_for(happens: Callable[[], bool], seconds: float) -> bool:
@@ -107,8 +108,8 @@ def wait_for(happens: Callable[[], bool], seconds: float) -> bool:
 def running() -> set[int]:
     """The interpreter processes: themselves, not a sandbox that is still being set up for one. They are forked from a
     process that judges share."""
-    processes = alive()
-    return {p for p in below(os.getpid(), processes) if depth(p, "sandbox.interpreter", processes) == 1}
+    found = alive()
+    return {p for p in below(os.getpid(), found) if depth(p, "sandbox.interpreter", found) == 1}
 
 
 def spinning(_judge: int) -> bool:
@@ -126,7 +127,7 @@ def own_judge() -> int:
 
 
 def test_a_candidate_is_checked_by_a_process_of_its_own(judging: Callable[..., GpuJudge]) -> None:
-    judge = judging(dtype="float32", sandbox="auto")
+    judge = judging(dtype="float32")
     assert check(judge).verdict == Verdict.CHECKED
     assert own_judge() != os.getpid()
     assert judge.environment.gpu is None
@@ -215,7 +216,7 @@ def kill_when(happens: Callable[[int], bool], times: int = 1) -> threading.Threa
 
 
 def test_a_judge_killed_while_it_works_is_replaced_and_asked_again(judging: Callable[..., GpuJudge]) -> None:
-    judge = judging(dtype="float32", sandbox="auto")
+    judge = judging(dtype="float32")
     killer = kill_when(spinning)
     judged = check(judge, f"import time\ntime.sleep(3)\n{judge.target.source}")
     killer.join()
@@ -230,7 +231,7 @@ def test_a_judge_killed_between_commands_is_replaced_and_asked_again(judging: Ca
 
 
 def test_a_judge_killed_again_and_again_is_a_fault_and_no_verdict(judging: Callable[..., GpuJudge]) -> None:
-    judge = judging(dtype="float32", sandbox="auto")
+    judge = judging(dtype="float32")
     killer = kill_when(spinning, box.ATTEMPTS)
     with pytest.raises(Killed, match=f"the judge process was killed {box.ATTEMPTS} times in a row"):
         check(judge, SPIN)
@@ -312,14 +313,14 @@ def test_a_judge_ends_when_its_parent_is_killed(tmp_path: Path, busy: bool) -> N
 
 
 def test_keys_tokens_and_secrets_are_not_passed_on(
-    judging: Callable[..., GpuJudge], monkeypatch: pytest.MonkeyPatch
+    judging: Callable[..., GpuJudge], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for name in ("OPENAI_API_KEY", "HF_TOKEN", "AWS_SECRET", "MONKEY_BUSINESS"):
         monkeypatch.setenv(name, "a-value")
-    check(judging())
-    passed = dict(
-        pair.split("=", 1) for pair in Path(f"/proc/{own_judge()}/environ").read_text().split("\0") if "=" in pair
-    )
-    assert [n for n in passed if n.endswith(("_KEY", "_TOKEN", "_SECRET"))] == []
+    told = tmp_path / "told.json"
+    check(judging(f"{QUICK}\nimport json, os\nopen({str(told)!r}, 'x').write(json.dumps(dict(os.environ)))\n"))
+    passed = json.loads(told.read_text())
+    first = Path(f"/proc/{own_judge()}/environ").read_text().split("\0")
+    assert [n for n in (*passed, *(v.split("=")[0] for v in first)) if n.endswith(("_KEY", "_TOKEN", "_SECRET"))] == []
     assert passed["MONKEY_BUSINESS"] == "a-value"
     assert passed["CUDA_VISIBLE_DEVICES"] == ""
