@@ -154,7 +154,7 @@ def replayed(*steps: Op, out: Tensor = OUT, most: int = 64) -> tuple[Replay, tor
     given = torch.arange(48.0).reshape(2, 24)
     plan = Plan({"l": LEFT, "r": RIGHT}, (Storage("input", 192), Storage("made", most)), steps, (out,))
     inputs = {"l": given[:, :8], "r": given[:, 8:16]}
-    return Replay(Bundle("", {}, {}, {}, {}), plan, inputs, torch.device("cpu")), given
+    return Replay(Bundle("", {}, {}, {}), plan, inputs, torch.device("cpu")), given
 
 
 def test_a_plan_of_torch_ops_gives_their_result_again_and_again() -> None:
@@ -288,7 +288,7 @@ def test_parts_of_a_plan_one_after_another_do_what_the_whole_does() -> None:
     buffers = tuple(Tensor(i, "float32", (4,), (1,), 0) for i in range(2))
     steps = tuple(Op("aten.full.default", ((4,), float(n + 1)), {}, (b,)) for n, b in enumerate(buffers))
     plan = Plan({}, (Storage("made", 16), Storage("made", 16)), steps, buffers)
-    replay = Replay(Bundle("", {}, {}, {}, {}), plan, {}, torch.device("cpu"))
+    replay = Replay(Bundle("", {}, {}, {}), plan, {}, torch.device("cpu"))
     replay.poison(ZERO)
     replay.part(range(1))
     assert [o.tolist() for o in replay.outputs] == [[1.0] * 4, [0.0] * 4]

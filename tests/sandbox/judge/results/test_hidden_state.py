@@ -98,7 +98,7 @@ def bench(kernel: Kernel, deterministic: bool = True) -> TargetSession:
 
 
 def pick() -> Pick:
-    return {CASE: (Bundle("hostile", {}, {}, {}, {CASE: {"it": PLAN}}), "it")}
+    return {CASE: (Bundle("hostile", {}, {}, {CASE: {"it": PLAN}}), "it")}
 
 
 def checked(kernel: Kernel, deterministic: bool = True) -> tuple[Verdict | None, str]:

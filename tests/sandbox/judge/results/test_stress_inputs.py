@@ -224,7 +224,7 @@ STEPS = {
 def pick(steps: str, cases: tuple[str, ...] = ("CASES/small",)) -> Pick:
     storages = tuple(Storage(kind, 1536) for kind in ("input", "input", "made", "made"))
     plan = Plan({"x": X, "y": Y}, storages, STEPS[steps], (Z,))
-    bundle = Bundle(steps, {}, {}, {}, {c: {"it": plan} for c in cases})
+    bundle = Bundle(steps, {}, {}, {c: {"it": plan} for c in cases})
     return dict.fromkeys(cases, (bundle, "it"))
 
 
