@@ -20,11 +20,13 @@ from pgo_agent.sandbox.isolation import box, forkserver
 MODULE = "pgo_agent.sandbox.tracer"  # whose libraries it has
 KEPT = 3  # the number that the first open file has there which it keeps
 AT_IMPORT = ("LD_", "OMP_", "GOMP_", "KMP_", "MKL_", "TORCH", "PYTORCH", "TRITON_")  # of variables that are read then
+SET_BY_TORCH = {"TORCHINDUCTOR_CACHE_DIR"}  # in a process that compiled something
 
 
 def possible(python: str, env: Mapping[str, str]) -> bool:
     """Whether a process of that interpreter may have imported its libraries before it had this environment."""
-    return python == sys.executable and not any(name.startswith(AT_IMPORT) for name in env)
+    read = {name for name in env if name.startswith(AT_IMPORT)} - SET_BY_TORCH
+    return python == sys.executable and not read
 
 
 class Forked:

@@ -31,9 +31,11 @@ def below(pid: int, among: Mapping[int, tuple[int, str]] | None = None) -> set[i
 
 
 def judges(agent: int) -> set[int]:
-    """The CPU judges of a process, which are forked and then named; what a judge begins has its name for a moment."""
-    names = {p: _name(p) for p in below(agent)}
-    return {p for p, name in names.items() if name == "judge" and names.get(alive().get(p, (0, ""))[0]) != "judge"}
+    """The judges of a process: begun anew, or forked and then named. What these begin has their name for a moment."""
+    found = alive()
+    names = {p: _name(p) for p in below(agent, found)}
+    forked = {p for p, name in names.items() if name == "judge" and names.get(found[p][0]) != "judge"}
+    return forked | {p for p in names if "-m pgo_agent.sandbox.judge" in found[p][1]}
 
 
 def _name(pid: int) -> str:
