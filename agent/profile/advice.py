@@ -20,13 +20,14 @@ class Advice:
 
     aim: str
     ways: tuple[str, ...] = ()
+    without_dots: tuple[str, ...] = ()  # for kernels that can take none of the ways
 
     def __str__(self) -> str:
         return self.text(dots=True)
 
     def text(self, dots: bool) -> str:
         """Return a sentence with the ways that a kernel with or without dots can take."""
-        ways = [w for w in self.ways if dots or not any(n in w for n in NEEDS_DOTS)]
+        ways = [w for w in self.ways if dots or not any(n in w for n in NEEDS_DOTS)] or self.without_dots
         listed = f"{', '.join(ways[:-1])}, or {ways[-1]}" if len(ways) > 1 else "".join(ways)
         return f"{self.aim}: {listed}." if listed else f"{self.aim}."
 
@@ -74,12 +75,12 @@ ADVICE: Mapping[Defect, Advice] = {
     Defect.SMALL_GRID: Advice("Give every SM a block", ("a smaller tile", "the reduced dimension split among blocks")),
     Defect.TAIL: Advice("Fill the last wave", (_PERSISTENT, "tiles of another size")),
     Defect.COPY_WAIT: Advice(
-        "Let copies run further ahead", ("more stages", _TMA, _SPECIALIZE, "more bytes in flight for each thread")
+        "Let copies run further ahead", ("more stages", _TMA, _SPECIALIZE), ("more bytes in flight for each thread",)
     ),
     Defect.DOT_WAIT: Advice("Give warps work while dots run", (_SPECIALIZE, _LARGER)),
     Defect.ARITHMETIC: Advice(
-        "Run arithmetic beside the dots, or make it cheaper",
-        ("exponentials in base 2 with log2(e) in the scale", "masks only where a block needs one"),
+        "Run arithmetic beside the dots, or make it cheaper: exponentials in base 2 with log2(e) in the scale, "
+        "masks only where a block needs one"
     ),
     Defect.EPILOGUE: Advice("Store while the next tile is computed", (_PERSISTENT,)),
     Defect.IMBALANCE: Advice("Hand out work evenly", ("the longest blocks first", _PERSISTENT)),
@@ -91,7 +92,5 @@ ADVICE: Mapping[Defect, Advice] = {
             "smaller types between kernels",
         ),
     ),
-    Defect.MISSES: Advice(
-        "Let blocks that run at a time share tiles", ("another order of the blocks", "'say what caches shall keep'")
-    ),
+    Defect.MISSES: Advice("Let blocks that run at a time share tiles", ("another order of the blocks",)),
 }
