@@ -20,8 +20,9 @@ SMALLER_TILE = (Defect.SPILL, Defect.SERIALIZED, Defect.OCCUPANCY, Defect.TAIL, 
 _MORE_WARPS = (Defect.SPILL, Defect.SERIALIZED, Defect.SYNCHRONOUS, Defect.OCCUPANCY)
 _MORE_EACH = (Defect.LITTLE, Defect.ATOMICS)
 _WARPS, _STAGES = (1, 2, 4, 8, 16), (1, 2, 3, 4, 5, 6)
+_MOST_WARPS = 32  # of a block
 _MOST, _MOST_STREAMED = 256, 16384  # elements along one side of a tile, of a kernel with dots and of one without
-_SHARES = ((8, 8), (4, 16), (8, 16), (4, 8), (2, 16), (16, 8), (4, 32), (1, 16), (1, 8), (2, 32))  # warps, and elements
+_SHARES = ((8, 8), (4, 16), (8, 16), (4, 8), (2, 16), (16, 16), (16, 8), (4, 32), (1, 16), (1, 8), (2, 32))
 _FEWER, _MORE = "fewer registers for each thread", "more work for each warp"
 _COUNTS = (2, 4, 8)  # rows, or blocks of the data's own format, of one program
 
@@ -169,5 +170,5 @@ def _warps(site: LaunchSite, b: Best, device: Device) -> Iterator[Step]:
     now = b.config.get("num_warps", 4)
     far = ((now * 4, _FEWER, _MORE_WARPS), (now // 4, _MORE, (Defect.LITTLE,))) if _streams(b) else ()
     for n, why, cures in ((now * 2, _FEWER, _MORE_WARPS), (now // 2, _MORE, (Defect.LITTLE,)), *far):
-        if n in _WARPS:
+        if n in _WARPS or (n == _MOST_WARPS and _streams(b)):
             yield f"num_warps={n}", why, b.config | {"num_warps": n}, cures

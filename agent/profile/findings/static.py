@@ -88,8 +88,9 @@ def _tail(k: StaticProfile, launch: LaunchCount, device: Device) -> Iterator[Fin
         return
     if launch.blocks < device.sms:
         none = 1 - launch.blocks / device.sms
-        text = f"{launch.blocks} blocks for {device.sms} SMs: {none:.0%} of them have none"
-        yield Finding(Defect.SMALL_GRID, launch.blocks, "blocks", 0, text)
+        if none >= IDLE:
+            text = f"{launch.blocks} blocks for {device.sms} SMs: {none:.0%} of them have none"
+            yield Finding(Defect.SMALL_GRID, launch.blocks, "blocks", 0, text)
         return
     at_once = device.sms * k.occupancy.blocks
     unit = at_once if launch.blocks > at_once else device.sms

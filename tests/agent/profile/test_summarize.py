@@ -152,7 +152,9 @@ def test_a_kernel_without_dots_is_told_nothing_that_needs_some() -> None:
     assert all(a.text(dots=False).endswith(".") for a in ADVICE.values())
 
 
-@pytest.mark.parametrize(("blocks", "expected"), [(100, ["small grid"]), (200, ["tail wave"]), (260, []), (396, [])])
+@pytest.mark.parametrize(
+    ("blocks", "expected"), [(100, ["small grid"]), (128, []), (200, ["tail wave"]), (260, []), (396, [])]
+)
 def test_blocks_that_all_run_at_once_are_counted_by_sm(blocks: int, expected: list[str]) -> None:
     resident = replace(static(), occupancy=replace(static().occupancy, blocks=4))
     assert [d for d, _ in named(case(kernel(resident, blocks=blocks)))] == expected
