@@ -255,13 +255,15 @@ def eval_compare(
 
 @evals.command("site", epilog="Exit codes: 0 written, 2 usage, 3 environment.")
 def eval_site(
-    rows: Annotated[list[Path], typer.Argument(help="Files of rows: of `eval nightly`, or those in evals/results.")],
+    rows: Annotated[
+        list[Path], typer.Argument(help="Files of rows, as in evals/results; of `eval field` targets.jsonl, too.")
+    ],
     folder: Annotated[Path, typer.Option("--output", "-o", help="Where the pages and results.json go.")],
 ) -> None:
     """Write the leaderboard of rows as pages that open from a file: no server, no scripts, nothing loaded.
 
-    An overview, a page for each kernel with its trend, searches, winner and evidence, the gate's rates, and the timer
-    against itself; results.json beside them has the same figures for programs.
+    An overview, a page for each kernel with its trend, searches, winner and evidence, kernels of public packages in a
+    section of their own, the gate's rates, and the timer against itself; results.json has the same for programs.
     """
     from pgo_agent.evals.leaderboard import site
 
