@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from pgo_agent.agent import free_names
 from pgo_agent.sandbox import parsing
 from pgo_agent.sandbox.target import CONTRACT, names_of
 
@@ -20,7 +21,7 @@ class Block:
     text: str
     nodes: tuple[ast.stmt, ...]
     names: frozenset[str]  # what they define
-    loads: frozenset[str]  # names that they mention
+    loads: frozenset[str]  # names of the module that they use
 
     @property
     def imports(self) -> bool:
@@ -50,7 +51,7 @@ def _cut(text: str) -> tuple[Block, ...]:
         tail = [j for j in range(last, after) if lines[j].strip() and lines[j][0] in " \t"]  # comments of its body
         end = max(tail, default=last - 1) + 1 if i + 1 < len(spans) else after
         names = frozenset[str]().union(*map(_names, nodes)) - {"_"}  # which nobody reads, and many assign
-        result.append(Block("".join(lines[begin:end]), tuple(nodes), names, frozenset(mentioned(nodes))))
+        result.append(Block("".join(lines[begin:end]), tuple(nodes), names, frozenset(free_names.used(nodes))))
         begin = end
     return tuple(result)
 

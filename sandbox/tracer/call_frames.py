@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator, Mapping
+from functools import cache
 from inspect import CO_VARARGS, CO_VARKEYWORDS
 from itertools import islice
 from pathlib import Path
@@ -22,6 +23,7 @@ class Call:
     def __init__(self, frame: FrameType, args: dict[str, Any]) -> None:
         code = frame.f_code
         self.file, self.name, self.line, self.args = code.co_filename, code.co_qualname, code.co_firstlineno, args
+        self.code = code
         self.whole = not any(frame.f_locals.get(n) for n in _variadic(code))  # its arguments are all named
         self.launches: list[dict[str, Any]] = []
         self.used = False  # something was launched in it
@@ -67,6 +69,7 @@ def file_of(kernel: Any) -> str:
     return str(code.co_filename) if code else ""
 
 
+@cache
 def theirs(file: str) -> bool:
     """Whether a file is the user's: not of an installed package, and not ours."""
     if file == "<call>":
@@ -75,11 +78,15 @@ def theirs(file: str) -> bool:
     return not file.startswith(("<", here)) and not any(part in file for part in _NOT_THEIRS)
 
 
-def where() -> str:
-    """The line of the user's program that runs now: the innermost one outside of installed packages."""
+def innermost() -> FrameType | None:
+    """The innermost frame that runs now of the user's program, outside of installed packages."""
     frame: FrameType | None = sys._getframe(2)
-    while frame is not None:
-        if theirs(frame.f_code.co_filename):
-            return f" ({Path(frame.f_code.co_filename).name}, line {frame.f_lineno})"
+    while frame is not None and not theirs(frame.f_code.co_filename):
         frame = frame.f_back
-    return ""
+    return frame
+
+
+def where() -> str:
+    """The line of the user's program that runs now."""
+    frame = innermost()
+    return f" ({Path(frame.f_code.co_filename).name}, line {frame.f_lineno})" if frame else ""

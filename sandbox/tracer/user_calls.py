@@ -9,34 +9,48 @@ launcher; where no check looks at its tensors, an outer one of its package is, w
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
 import torch
-import triton.testing
-from pgo_agent.sandbox.tracer import call_frames, custom_ops
+from pgo_agent.sandbox.tracer import call_frames, custom_ops, launch_frames
 from pgo_agent.sandbox.tracer.call_frames import Call
+from pgo_agent.sandbox.tracer.checks import Checks
 from pgo_agent.sandbox.tracer.tensor_values import TensorValues
 from torch.utils._python_dispatch import TorchDispatchMode
 
-MOST_CALLS, MOST_CHECKS = 256, 64
+MOST_CALLS = 256
 _STAND_INS: dict[type, Any] = {bool: True, int: 1, float: 0.0}  # for values of tensors, which nobody knows
 
 
+@dataclass(frozen=True)
+class _Launch:
+    """A launch, and what it stood in."""
+
+    what: dict[str, Any]
+    chain: list[Call]  # functions that may be its launcher, the innermost first
+    own: int  # the outermost of the watched file in it
+    site: dict[str, Any] | None  # the line of the program that led to it
+    place: dict[str, Any] | None  # where only the program's own code launches: the line that does
+    frame: FrameType | None
+    checked: int  # comparisons before it
+
+
 class Watch(TorchDispatchMode):
-    """Enter it around the program; `calls`, `checks` and `notes` hold what was seen."""
+    """Enter it around the program; `checks` and `notes` hold what was seen."""
 
     def __init__(self, watched: Callable[[str], bool], around: Callable[[str], bool], launcher: str = "") -> None:
         """`watched`: whether a file's functions are launchers; `around`: whether it is of the same package, so that
         they may be. `launcher`: the one that is asked for."""
         super().__init__()
         self.watched, self.around, self.launcher = watched, around, launcher
-        self.launches: list[tuple[dict[str, Any], list[Call], int, dict[str, Any] | None]] = []
-        self.checks: list[dict[str, Any]] = []
+        self.launches: list[_Launch] = []
         self.notes: dict[str, None] = {}
         self._open: dict[FrameType, Call] = {}
         self._depth = 0
         self.values = TensorValues()
+        self.checks = Checks(self.values, self._line)
 
     # functions --------------------------------------------------------------------------------------------------------
 
@@ -62,54 +76,72 @@ class Watch(TorchDispatchMode):
 
     def _in_scope(self, frame: FrameType) -> bool:
         file = frame.f_code.co_filename
-        return self.watched(file) or self.around(file)
+        return self.watched(file) or self.around(file) or call_frames.theirs(file)
 
     def launched(
-        self, kernel: Any, grid: tuple[int, int, int], arguments: dict[str, Any], stored: list[str] | None
+        self,
+        kernel: Any,
+        grid: tuple[int, int, int],
+        arguments: dict[str, Any],
+        constants: list[str],
+        stored: list[str] | None,
     ) -> None:
-        """Note a launch with the functions that it stands in and that could be its launcher, the innermost first.
-
-        `stored`: arguments that the kernel writes through, where that is known.
-        """
-        frame: FrameType | None = sys._getframe()
-        chain, own = list[Call](), -1  # `own`: the outermost of the watched file
-        site: FrameType | None = None
-        files, inner = dict[str, None](), ""
-        while frame is not None:
-            file = frame.f_code.co_filename
-            files.setdefault(file)
-            if self._in_scope(frame):
-                call = self._open.get(frame) or Call(frame, call_frames.arguments(frame))
-                inner = inner or (call.name if self.watched(file) else "")
-                if call.callable and call.given_tensors:
-                    chain.append(call)
-                    own = len(chain) - 1 if self.watched(file) else own
-            site = frame if site is None and call_frames.theirs(file) and not self.around(file) and chain else site
-            frame = frame.f_back
-        if not (own >= 0 or ((inner or self.watched(call_frames.file_of(kernel))) and chain)):
-            who = inner or "no function of the file"
-            self.note(f"{who} launches {kernel.__name__}, and no function that is given tensors does")
+        """Note a launch with what it stands in. `constants`: arguments that the kernel is compiled for; `stored`: those
+        that it writes through, where that is known."""
+        at = launch_frames.standing(sys._getframe(), self.watched, self.around, self._open)
+        of_watched = self.watched(call_frames.file_of(kernel))
+        if not (at.named(of_watched) or of_watched or at.inner):
+            self.note(f"no function of the file launches {kernel.__name__}, and no function that is given tensors does")
             return
-        for call in chain:
-            call.used = True
         launch = {"kernel": kernel.__name__, "file": call_frames.file_of(kernel), "grid": grid, "args": arguments}
-        launch["stored"] = stored
-        launch["via"] = [f for f in files if not f.startswith("<")]
-        self.launches.append((launch, chain, own, None if site is None else self._line(site)))
+        launch |= {"constants": constants, "stored": stored, "via": [f for f in at.files if not f.startswith("<")]}
+        launch["line"] = at.place.f_lineno if at.place else 0
+        named = at.named(of_watched)
+        for call in at.chain if named else at.program:
+            call.used = True
+        place = None if named or at.place is None else self._line(at.place)
+        site = None if at.site is None else self._line(at.site)
+        chain = at.chain if named else at.program
+        self.launches.append(
+            _Launch(launch, chain, at.own if named else 0, site, place, at.place, len(self.checks.seen))
+        )
 
     def _calls(self) -> list[Call]:
         """Return the calls of launchers with their launches: of each launch one of the functions that it stood in."""
-        looked_at = {s for c in self.checks for side in c["sides"] for s in self.values.sources(side)}
-        known = {s for c in self.checks for v in c["names"].values() for s in self.values.sources(v)}
+        looked_at = {s for c in self.checks.seen for side in c["sides"] for s in self.values.sources(side)}
+        known = {s for c in self.checks.seen for v in c["names"].values() for s in self.values.sources(v)}
         calls = dict[Call, None]()
-        for launch, chain, own, site in self.launches:
-            call = self._launcher(chain, own, looked_at, known)
+        for launch in self.launches:
+            chain = self._possible(launch)
+            if not chain:
+                continue
+            call = self._launcher(chain, launch.own, looked_at, known)
             if call not in calls and len(calls) >= MOST_CALLS:
                 continue
             calls.setdefault(call)
-            call.site = call.site or site
-            call.launches.append(launch)
+            call.site = call.site or launch.site
+            call.launches.append(launch.what)
         return list(calls)
+
+    def _possible(self, launch: "_Launch") -> list[Call]:
+        """Return the functions that may be a launch's launcher: none of the program's that itself checks results."""
+        return [c for c in launch.chain if launch.place is None or c.code not in self.checks.codes]
+
+    def _bare(self) -> list[dict[str, Any]]:
+        """Return launches that no function makes: those of one frame together, until it checks or launches again."""
+        result = list[dict[str, Any]]()
+        last = None
+        for launch in (o for o in self.launches if o.place is not None and not self._possible(o)):
+            lines = {o["line"] for o in result[-1]["launches"]} if result else set[int]()
+            same = last and (launch.frame, launch.checked) == (last.frame, last.checked)
+            if not same or launch.what["line"] in lines:
+                if len(result) >= MOST_CALLS:
+                    break
+                result.append({"site": launch.place, "launches": list[dict[str, Any]]()})
+            result[-1]["launches"].append(launch.what)
+            result[-1]["after"] = (launch.place or {})["names"]
+            last = launch
+        return result
 
     def _launcher(self, chain: list[Call], own: int, looked_at: set[int], known: set[int]) -> Call:
         """Return the launcher among functions. `looked_at`: storages that are checked; `known`: that the program has a
@@ -118,7 +150,7 @@ class Watch(TorchDispatchMode):
         if self.launcher and (found := next(asked, None)):
             return found
         first, backward = chain[max(own, 0)], ".backward"
-        all_calls = (c for _, others, _, _ in self.launches for c in others)
+        all_calls = (c for launch in self.launches for c in launch.chain)
         if first.context is not None and any(
             c.context is first.context and c.name.endswith(backward) for c in all_calls
         ):
@@ -148,6 +180,8 @@ class Watch(TorchDispatchMode):
         if func.namespace not in ("aten", "prims", "prim") and (body := custom_ops.body(func)):
             with self:
                 return body(*args, **kwargs)
+        if name == "equal":
+            self.checks.op(name, args, None)
         if name in ("_local_scalar_dense", "is_nonzero", "equal"):
             return self._value(args[0], name)
         if name in ("nonzero", "masked_select"):
@@ -156,6 +190,7 @@ class Watch(TorchDispatchMode):
         if func._schema.is_mutable and name != "copy_":
             self.values.changed(args)
         self.values.drawn(name, args, out)
+        self.checks.op(name, args, out)
         return out
 
     def _all(self, tensor: Any, name: str) -> Any:
@@ -173,31 +208,8 @@ class Watch(TorchDispatchMode):
         self.note(f"the program asked for the value of a tensor{call_frames.where()}: {_STAND_INS[kind]} was given")
         return _STAND_INS[kind]
 
-    # checks -----------------------------------------------------------------------------------------------------------
-
-    def install_checks(self) -> None:
-        """Replace the usual comparisons with ones that only remember what they compare."""
-        torch.testing.assert_close = self._check("assert_close", None)
-        torch.allclose = torch.Tensor.allclose = self._check("allclose", True)
-        triton.testing.assert_close = self._check("assert_close", None)
-        triton.testing.do_bench = triton.testing.do_bench_cudagraph = _once
-
-    def _check(self, name: str, answer: Any) -> Callable[..., Any]:
-        def checked(actual: Any, expected: Any, *args: Any, **kwargs: Any) -> Any:
-            frame = sys._getframe(1)
-            if len(self.checks) < MOST_CHECKS:
-                bounds = dict(zip(("rtol", "atol"), args, strict=False)) | kwargs
-                self.checks.append(
-                    self._line(frame)
-                    | {
-                        "check": name,
-                        "sides": [self.values.plain(actual), self.values.plain(expected)],
-                        "bounds": {n: float(b) for n, b in bounds.items() if isinstance(b, int | float)},
-                    }
-                )
-            return answer
-
-        return checked
+    def _launch(self, launch: dict[str, Any]) -> dict[str, Any]:
+        return launch | {"args": {n: self.values.plain(v) for n, v in launch["args"].items()}}
 
     def as_json(self) -> dict[str, Any]:
         calls = self._calls()
@@ -217,20 +229,11 @@ class Watch(TorchDispatchMode):
                     "result": self.values.plain(c.result),
                     "site": c.site,
                     "context": shared(c.context),
-                    "launches": [
-                        launch | {"args": {n: self.values.plain(v) for n, v in launch["args"].items()}}
-                        for launch in c.launches
-                    ],
+                    "launches": [self._launch(launch) for launch in c.launches],
                 }
                 for c in calls
             ],
-            "checks": self.checks,
+            "bare": [b | {"launches": [self._launch(launch) for launch in b["launches"]]} for b in self._bare()],
+            "checks": self.checks.seen,
             "notes": list(self.notes),
         }
-
-
-def _once(fn: Callable[[], Any], *_args: Any, **kwargs: Any) -> Any:
-    """What stands in for a benchmark: the function is called once, and all times are 1 ms."""
-    fn()
-    quantiles = kwargs.get("quantiles")
-    return 1.0 if not quantiles else [1.0] * len(quantiles)

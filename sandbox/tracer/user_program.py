@@ -53,12 +53,13 @@ def _watched(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
     def launched(launcher: Any, grid: tuple[int, int, int], handle: int, args: tuple[Any, ...]) -> None:
         signature = launcher.src.signature
         stored = _stored(capture.kernel(handle)["ttgir"], signature)
-        watch.launched(launcher.src.fn, grid, dict(zip(signature, args, strict=True)), stored)
+        constants = [n for n, kind in signature.items() if str(kind) == "constexpr"]
+        watch.launched(launcher.src.fn, grid, dict(zip(signature, args, strict=True)), constants, stored)
 
     fake_gpu.install(devices.find(request["device"]), refusals, addresses, launched, capture.resources)
     capture.install()
     autotune.Sites([]).install()
-    watch.install_checks()
+    watch.checks.install()
     stand_in_backward.install()
     torch.nn.Module._apply = fake_gpu.moved
     for owner, names in (

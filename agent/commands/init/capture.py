@@ -5,9 +5,10 @@ Relies on `program.py` to run it and on `captured_target.py` for the text. FILE 
 
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from pgo_agent.agent.commands.init import captured_calls, captured_target, command, program
+from pgo_agent.agent.commands.init import captured_calls, captured_target, command, made_launchers, program
 from pgo_agent.agent.commands.init.captured_calls import Captured
 from pgo_agent.agent.commands.init.cases import Guess
 from pgo_agent.agent.commands.init.program import Program
@@ -56,10 +57,16 @@ def write(
     inside = box.choose(settings.sandbox, settings.python)
     seen, base = program.watch(inside, device.key, asked, path, launcher or "")
     texts = _texts(seen, asked, base)
+    launchers, unmade = made_launchers.made(seen.bare, texts)
+    seen = replace(seen, calls=(*seen.calls, *(c for m in launchers for c in m.calls)), notes=(*seen.notes, *unmade))
+    if not seen.calls:
+        raise UsageFault("; ".join(unmade), program.HINT)
     checks = [(c, texts[c.file]) for c in seen.checks if c.file in texts]
     through = {f for c in seen.calls for launch in c.launches for f in (c.file, launch["file"], *launch["via"])}
     sources = {f: found for f in through if (found := program.outside(f, base))}
-    groups = captured_calls.groups(path, seen.calls, checks, texts, sources, base.resolve(), launcher)
+    groups = captured_calls.groups(
+        path, seen.calls, checks, texts, sources, base.resolve(), launcher, {m.name: m.text for m in launchers}
+    )
     if to is not None and len(groups) > 1:
         groups = [g for g in groups if captured_target.checked(g)] or groups
     if to is not None and len(groups) > 1:
@@ -108,7 +115,8 @@ def _refused(file: Path, inside: Box, device: Device) -> bool:
 def _texts(seen: Seen, asked: Program, base: Path) -> dict[str, str]:
     """Return the files, or the statements, that checks and calls stand in, with their text."""
     texts = dict[str, str]()
-    for file in {c.file for c in seen.checks} | {c.site.file for c in seen.calls if c.site}:
+    sites = [*(c.site for c in seen.calls if c.site), *(b.site for b in seen.bare)]
+    for file in {c.file for c in seen.checks} | {s.file for s in sites}:
         if file == "<call>":
             texts[file] = asked.args[0]
         elif (path := program.outside(file, base)) is not None:

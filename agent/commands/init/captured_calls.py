@@ -135,10 +135,12 @@ def groups(
     files: Mapping[str, Path],
     repository: Path,
     launcher: str | None,
+    made: Mapping[str, str],
 ) -> list[Captured]:
     """Return what a target is made from, for each launcher or the one that is named. Raises UsageFault for another.
 
     `texts`: of the program's files. `files`: those that kernels were launched through, by what they were called there.
+    `made`: launchers that stand in no file, with their text.
     """
     by_name: dict[str, list[Call]] = {}
     for call in calls:
@@ -160,7 +162,7 @@ def groups(
             between = frozenset(files[f].resolve() for _, via in pairs for f in via if f in files)
             modules = Modules(kernels, between, repository)
             of = files.get(alike[0].file, path)
-            text = target.text(of)
+            text = made.get(name) or target.text(of)
             result.append(Captured(of, text, alike, backward, tuple(checks), program, modules))
     return result
 

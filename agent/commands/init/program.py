@@ -79,7 +79,7 @@ def watch(box: Box, device: str, program: Program, file: Path, launcher: str) ->
         except (BadBundle, OSError, ValueError, TypeError, KeyError) as e:
             why = f"it ran for over {SECONDS:.0f} s" if ran.timed_out else ran.output.strip()[-1500:] or str(e)
             raise UsageFault(f"the program left no answer: {why}", HINT) from None
-    if not seen.calls:
+    if not (seen.calls or seen.bare):
         ended = f"; it ended with {seen.error}" if seen.error else ""
         said = f"\n{ran.output.strip()[-1500:]}" if seen.error else ""
         noted = "".join(f"; {note}" for note in seen.notes)

@@ -10,14 +10,18 @@ import copy
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from pgo_agent.agent.kernel_part import Block, blocks, used_by
+from pgo_agent.agent import free_names
+from pgo_agent.agent.commands.init import renaming
+from pgo_agent.agent.commands.init.scan import is_kernel
+from pgo_agent.agent.kernel_part import blocks, used_by
 from pgo_agent.sandbox import parsing
-from pgo_agent.sandbox.target import CONTRACT
+from pgo_agent.sandbox.target import CONTRACT, names_of
 
 DRAWING = frozenset({
     "randn", "randn_like", "rand", "rand_like", "randint", "randint_like", "randperm", "normal", "normal_", "uniform_",
-    "bernoulli", "bernoulli_", "multinomial", "exponential_", "empty", "empty_like",
+    "bernoulli", "bernoulli_", "multinomial", "exponential_",
 })  # fmt: skip
+EMPTY = frozenset({"empty", "empty_like", "new_empty", "empty_strided"})
 OWN = "their_"  # before a name of the program that a target uses for something else
 
 
@@ -39,6 +43,11 @@ class Made:
     @property
     def draws(self) -> bool:
         """Whether random numbers, or memory that nobody wrote, come in."""
+        return any(_called(n) & (DRAWING | EMPTY) for n in (*self.body, *self.values))
+
+    @property
+    def random(self) -> bool:
+        """Whether random numbers come in."""
         return any(_called(n) & DRAWING for n in (*self.body, *self.values))
 
 
@@ -56,22 +65,31 @@ def cut(
     renamed: "Renamed",
     free: Collection[str] = (),
     turn: Mapping[str, str] | None = None,
+    kept: Collection[int] = (),
+    late: Collection[str] = (),
+    since: int = 0,
 ) -> Made | None:
     """Return what makes values before a line of a function, or of the module without one; None where a name is unknown.
 
     `renamed`: what is given, and how the result calls it. `free`: further names that the result may use. `turn`: the
-    variables of loops around the line, in the turn that is meant.
+    variables of loops around the line, in the turn that is meant. `kept`: lines whose statements are wanted anyway.
+    `late`: names that mean something else in the lines after `since`, and are not given there.
     """
     renamed.given |= {_flattened(n): e for n, e in renamed.given.items() if "." in n}
     given, first = set(renamed.given), _First(renamed.given, turn or {})
-    flat = _flat(function.body if function else _with_closures(parsing.module(text)), line)
-    statements = [first.visit(copy.deepcopy(s)) for s in flat if s.lineno < line]
+    flat = _flat(function.body if function else _running(parsing.module(text), given), line)
+    listed = [one for s in flat if s.lineno < line or _holds(s, kept) for one in _apart(s)]
+    statements = [first.visit(copy.deepcopy(s)) for s in listed]
     values = [first.visit(copy.deepcopy(v)) for v in values]
-    body = _slice(statements, values, given)
+    body = _slice(statements, values, given, kept)
+    after = [*(s for s in body if s.lineno > since), *values] if late else []
+    if any(isinstance(n, ast.Name) and n.id in late for node in after for n in ast.walk(node)):
+        return None
     nodes = [renamed.visit(parsing.module(ast.unparse(n)).body[0]) for n in body]
     ends = [renamed.visit(parsing.expression(ast.unparse(v))) for v in values]
     made = [*nodes, *ends]
-    used, bound = set[str]().union(*map(_loaded, made)), set[str]().union(*map(_bound, made))
+    used = free_names.used(made)
+    bound = set[str]().union(*(_bound(node) for node in nodes))
     missing = used - bound - set(free) - set(dir(builtins))
     parts = blocks(text)
     roots = {i for i, b in enumerate(parts) if b.names & missing}
@@ -83,37 +101,59 @@ def cut(
     return Made(
         tuple(fresh.visit(n) for n in nodes),
         tuple(fresh.visit(v) for v in ends),
-        "".join(b.text if not clash & (b.names | b.loads) else _unparsed(b, fresh) for b in needed),
+        "".join(renaming.renamed(b.text, fresh.given) if clash else b.text for b in needed),
     )
 
 
-def _unparsed(block: Block, fresh: "Renamed") -> str:
-    tree = ast.Module([fresh.visit(n) for n in parsing.module(block.text).body], [])
-    return f"\n\n{ast.unparse(ast.fix_missing_locations(tree))}\n"
+def _running(tree: ast.Module, given: Collection[str]) -> list[ast.stmt]:
+    """Return the statements of a module but for its imports, and definitions that use nothing which is computed: those
+    a result has as parts of the module."""
+    body = [s for s in tree.body if not isinstance(s, ast.Import | ast.ImportFrom)]
+    computed = set(given).union(*(_bound(s) for s in body if not isinstance(s, _DEFINING)))
+    while (
+        more := {n for s in body if isinstance(s, _DEFINING) and _closes(s, computed) for n in names_of(s)} - computed
+    ):
+        computed |= more
+    return [s for s in body if not isinstance(s, _DEFINING) or names_of(s) & computed]
 
 
-def _slice(statements: Sequence[ast.stmt], values: Sequence[ast.expr], given: set[str]) -> list[ast.stmt]:
-    """Return the assignments that values need, in order, down to the names that are given."""
-    wanted = {n.id for v in values for n in ast.walk(v) if isinstance(n, ast.Name)} - given
+def _closes(definition: ast.stmt, computed: Collection[str]) -> bool:
+    """Whether a function uses what is computed beside it; a kernel has constants alone."""
+    jitted = isinstance(definition, ast.FunctionDef) and is_kernel(definition)
+    return not jitted and bool((free_names.used([definition]) - names_of(definition)) & set(computed))
+
+
+_DEFINING = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+def _holds(statement: ast.stmt, lines: Collection[int]) -> bool:
+    return any(statement.lineno <= line <= (statement.end_lineno or statement.lineno) for line in lines)
+
+
+def _apart(statement: ast.stmt) -> list[ast.stmt]:
+    """Return `a, b = 1, 2` as two statements, so that one of them can be given; others as they are."""
+    match statement:
+        case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)) if len(names) == len(values):
+            bound = {n.id for t in names for n in ast.walk(t) if isinstance(n, ast.Name)}
+            if not bound & free_names.used(values) and not any(isinstance(n, ast.Starred) for n in (*names, *values)):
+                pairs = zip(names, values, strict=True)
+                return [ast.copy_location(ast.Assign([t], v), statement) for t, v in pairs]
+    return [statement]
+
+
+def _slice(
+    statements: Sequence[ast.stmt], values: Sequence[ast.expr], given: set[str], kept: Collection[int]
+) -> list[ast.stmt]:
+    """Return the statements that values need, and those in lines that are kept, down to the names that are given."""
+    wanted = free_names.used(values) - given
     result = list[ast.stmt]()
     for statement in reversed(statements):
-        bound = {statement.name} if isinstance(statement, ast.FunctionDef) else _bound(statement) | _changed(statement)
-        if isinstance(statement, _MAKING) and bound & wanted:
+        bound = _bound(statement) | _changed(statement)
+        if (isinstance(statement, _MAKING) and bound & wanted) or _holds(statement, kept):
             result.insert(0, statement)
-            whole = isinstance(statement, ast.Assign | ast.FunctionDef)
-            wanted = (wanted - (bound if whole else set())) | (_loaded(statement) - given)
+            loads = {n.id for n in free_names.mentions([statement]) if isinstance(n.ctx, ast.Load)}
+            wanted = (wanted - (bound if isinstance(statement, _WHOLLY) else set())) | (loads - given)
     return result
-
-
-def _with_closures(module: ast.Module) -> list[ast.stmt]:
-    """Return the statements of a program without a function. Of its functions those come that read what the program
-    computes: they are part of that, as closures are of a function."""
-    values = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.For, ast.While, ast.With)
-    computed = {n for s in module.body if isinstance(s, values) for n in _bound(s)}
-    free = {s.name: _loaded(s) for s in module.body if isinstance(s, ast.FunctionDef)}
-    while found := {n for n, names in free.items() if names & computed} - computed:
-        computed |= found
-    return [s for s in module.body if not isinstance(s, ast.FunctionDef) or s.name in computed]
 
 
 def apart(bodies: Sequence[tuple[Sequence[str], str]]) -> list[tuple[tuple[str, ...], str]]:
@@ -134,25 +174,20 @@ def _bindings(body: Sequence[str]) -> dict[str, str]:
     """Return name -> the statements that give it values."""
     result = dict[str, str]()
     for text in body:
-        result |= {n: result.get(n, "") + text for n in _bound(parsing.module(text))}
+        bound = set[str]().union(*map(_bound, parsing.module(text).body))
+        result |= {n: result.get(n, "") + text for n in bound}
     return result
 
 
-def _bound(node: ast.AST) -> set[str]:
-    """Return the names that a statement gives values; of a function also those that are its own."""
-    named = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    return named | {n.name for n in ast.walk(node) if isinstance(n, ast.FunctionDef)}
+def _bound(statement: ast.stmt) -> set[str]:
+    """Return the names that a statement binds in its function."""
+    if isinstance(statement, ast.FunctionDef | ast.Import | ast.ImportFrom):
+        return names_of(statement)
+    return {n.id for n in free_names.mentions([statement]) if isinstance(n.ctx, ast.Store)}
 
 
-def _loaded(node: ast.AST) -> set[str]:
-    """Return the names that a statement or an expression reads; of a function those that are not its own."""
-    read = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
-    if not isinstance(node, ast.FunctionDef):
-        return read
-    return read - _bound(node) - {a.arg for a in ast.walk(node) if isinstance(a, ast.arg)}
-
-
-_MAKING = (ast.FunctionDef, ast.Assign, ast.AugAssign, ast.With, ast.For, ast.While, ast.If, ast.Expr)
+_WHOLLY = (ast.Assign, ast.AnnAssign, ast.FunctionDef, ast.Import, ast.ImportFrom)  # whatever it was before
+_MAKING = (*_WHOLLY, ast.AugAssign, ast.With, ast.For, ast.While, ast.If, ast.Expr)
 
 
 def _flat(body: Sequence[ast.stmt], line: int) -> list[ast.stmt]:

@@ -59,15 +59,19 @@ def expected(
     which = matched[0] if matched[0] is not None else matched[1]
     other = sides[0 if matched[0] is None else 1]
     function = program_text.function_at(parsing.module(text), check.function, check.line)
-    asked = _call_at(function or parsing.module(text), check)
-    if which is None or other is None or asked is None or len(asked.args) < 2:
+    asked = _compared(function or parsing.module(text), check)
+    if which is None or other is None or asked is None:
         return None
-    value = asked.args[0 if matched[0] is None else 1]
+    value, actual = asked if matched[0] is None else reversed(asked)
     turn = _turn(function or parsing.module(text), check.line, nth)
     values = {n: v for n, v in call.given.items() if n in arguments}
-    told = {n.id for n in ast.walk(asked.args[0 if matched[0] is not None else 1]) if isinstance(n, ast.Name)}
-    renamed = Renamed(_given(check, values, told), _numbers(values))
-    made = program_text.cut(text, function, check.line, [value], renamed, arguments, turn)
+    told = {n.id for n in ast.walk(actual) if isinstance(n, ast.Name)}
+    site = call.site if call.site and (call.site.file, call.site.function) == (check.file, check.function) else None
+    given = _given(check, values, told if site is None else ())
+    written = {n for n in told & set(given) if (t := tensor(check.names[n])) and t.storage == outputs[which].storage}
+    late, since = (written, site.line) if site else (set[str](), 0)
+    renamed = Renamed(given, _numbers(values))
+    made = program_text.cut(text, function, check.line, [value], renamed, arguments, turn, late=late, since=since)
     if made is None or made.draws or made.mentions(call.root):
         return None
     lines, (end,) = [_Casts().visit(n) for n in made.body], [_Casts().visit(v) for v in made.values]
@@ -116,11 +120,21 @@ def _dtype(name: str, values: Values) -> str:
     return next((f"{n}.dtype" for n, t in given if t.dtype == name), f"torch.{name}")
 
 
-def _call_at(around: ast.AST, check: Check) -> ast.Call | None:
-    calls = (
-        n for n in ast.walk(around) if isinstance(n, ast.Call) and ast.unparse(n.func).rpartition(".")[2] == check.check
-    )
-    return next((c for c in calls if c.lineno <= check.line <= (c.end_lineno or c.lineno)), None)
+def _compared(around: ast.AST, check: Check) -> tuple[ast.expr, ast.expr] | None:
+    """Return the two sides of a comparison as the program writes them."""
+    for node in ast.walk(around):
+        if not isinstance(node, ast.expr) or not node.lineno <= check.line <= (node.end_lineno or node.lineno):
+            continue
+        match node:
+            case ast.Call(func=ast.Attribute(value=value, attr=name), args=[other]) if name == check.check:
+                return value, other  # a.allclose(b)
+            case ast.Call(func=func, args=[one, other, *_]) if ast.unparse(func).rpartition(".")[2] == check.check:
+                return one, other
+            case ast.BinOp(left=one, op=ast.Sub(), right=other) if check.check == "-":
+                return one, other
+            case ast.Compare(left=one, ops=[ast.Eq()], comparators=[other]) if check.check == "==":
+                return one, other
+    return None
 
 
 def _given(check: Check, values: Values, told: Collection[str]) -> dict[str, str]:

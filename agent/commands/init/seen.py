@@ -81,6 +81,15 @@ class Site:
 
 
 @dataclass(frozen=True)
+class Bare:
+    """Launches that stand in no function that a target could call, but in the program's own lines."""
+
+    site: Site  # of the first
+    after: dict[str, Any]  # names at the last one
+    launches: tuple[dict[str, Any], ...]  # each with its `line`
+
+
+@dataclass(frozen=True)
 class Check(Site):
     """A comparison in the user's program."""
 
@@ -94,6 +103,7 @@ class Seen:
     calls: tuple[Call, ...]
     checks: tuple[Check, ...]
     notes: tuple[str, ...]
+    bare: tuple[Bare, ...] = ()
     error: str = field(default="")
 
 
