@@ -22,11 +22,11 @@ class TensorValues:
         self._copied: dict[int, int] = {}  # storage -> the one that its values were copied from, in another type maybe
         self._keep: list[Any] = []
 
-    def changed(self, args: Any) -> None:
-        """Forget what is known of the values of a tensor that an op writes into."""
-        if args and isinstance(args[0], torch.Tensor):
-            self._copied.pop(self.storage(args[0]), None)
-            self._recipes.pop(self.storage(args[0]), None)
+    def changed(self, tensor: Any, name: str) -> None:
+        """Forget what is known of the values of a tensor that an op writes into, other than by a copy."""
+        if name != "copy_":
+            self._copied.pop(self.storage(tensor), None)
+            self._recipes.pop(self.storage(tensor), None)
 
     def drawn(self, name: str, args: Any, out: Any) -> None:
         """Remember how values were drawn, where they only change type or shape afterwards, and what was copied."""

@@ -84,17 +84,19 @@ class Watch(TorchDispatchMode):
         grid: tuple[int, int, int],
         arguments: dict[str, Any],
         constants: list[str],
-        stored: list[str] | None,
+        facts: dict[str, Any],
     ) -> None:
-        """Note a launch with what it stands in. `constants`: arguments that the kernel is compiled for; `stored`: those
-        that it writes through, where that is known."""
+        """Note a launch with what it stands in. `constants`: arguments that the kernel is compiled for.
+
+        `facts`: what its code says: arguments that it writes through (`stored`), whether it adds floats in any order.
+        """
         at = launch_frames.standing(sys._getframe(), self.watched, self.around, self._open)
         of_watched = self.watched(call_frames.file_of(kernel))
         if not (at.named(of_watched) or of_watched or at.inner):
             self.note(f"no function of the file launches {kernel.__name__}, and no function that is given tensors does")
             return
         launch = {"kernel": kernel.__name__, "file": call_frames.file_of(kernel), "grid": grid, "args": arguments}
-        launch |= {"constants": constants, "stored": stored, "via": [f for f in at.files if not f.startswith("<")]}
+        launch |= {"constants": constants, "via": [f for f in at.files if not f.startswith("<")]} | facts
         launch["line"] = at.place.f_lineno if at.place else 0
         named = at.named(of_watched)
         for call in at.chain if named else at.program:
@@ -187,8 +189,10 @@ class Watch(TorchDispatchMode):
         if name in ("nonzero", "masked_select"):
             return self._all(args[0], name)
         out = func(*args, **kwargs)
-        if func._schema.is_mutable and name != "copy_":
-            self.values.changed(args)
+        if func._schema.is_mutable and args and isinstance(args[0], torch.Tensor):
+            self.values.changed(args[0], name)
+            for call in self._open.values():
+                call.written.add(self.values.storage(args[0]))
         self.values.drawn(name, args, out)
         self.checks.op(name, args, out)
         return out
@@ -229,6 +233,7 @@ class Watch(TorchDispatchMode):
                     "result": self.values.plain(c.result),
                     "site": c.site,
                     "context": shared(c.context),
+                    "written": sorted(c.written),
                     "launches": [self._launch(launch) for launch in c.launches],
                 }
                 for c in calls

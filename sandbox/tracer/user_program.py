@@ -52,9 +52,9 @@ def _watched(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
 
     def launched(launcher: Any, grid: tuple[int, int, int], handle: int, args: tuple[Any, ...]) -> None:
         signature = launcher.src.signature
-        stored = _stored(capture.kernel(handle)["ttgir"], signature)
+        facts = _facts(capture.kernel(handle)["ttgir"], signature)
         constants = [n for n, kind in signature.items() if str(kind) == "constexpr"]
-        watch.launched(launcher.src.fn, grid, dict(zip(signature, args, strict=True)), constants, stored)
+        watch.launched(launcher.src.fn, grid, dict(zip(signature, args, strict=True)), constants, facts)
 
     fake_gpu.install(devices.find(request["device"]), refusals, addresses, launched, capture.resources)
     capture.install()
@@ -88,8 +88,9 @@ def _watched(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
     return watch.as_json() | {"error": error}
 
 
-def _stored(ttgir: str, signature: dict[str, Any]) -> list[str] | None:
-    """Return the arguments that a kernel writes through; None where its text cannot be read."""
+def _facts(ttgir: str, signature: dict[str, Any]) -> dict[str, Any]:
+    """Return what a kernel's text says: the arguments that it writes through (`stored`, None where it cannot be read),
+    and whether it adds floats to memory in any order (`unordered`)."""
     from pgo_agent.sandbox.ttgir import reader
     from pgo_agent.sandbox.ttgir.dataflow import Flow
     from pgo_agent.sandbox.ttgir.tokens import Unreadable
@@ -98,8 +99,9 @@ def _stored(ttgir: str, signature: dict[str, Any]) -> list[str] | None:
     try:
         values = Flow(reader.parse(ttgir))
     except Unreadable:
-        return None
-    return [names[i] for i in values.stored] if values.pointers == len(names) else None
+        return {"stored": None, "unordered": False}
+    stored = [names[i] for i in values.stored] if values.pointers == len(names) else None
+    return {"stored": stored, "unordered": any("fadd" in t.op.words for t in values.touches() if t.reads and t.writes)}
 
 
 def _run(program: str, args: list[str], files: set[str]) -> None:

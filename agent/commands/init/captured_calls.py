@@ -64,7 +64,7 @@ class Captured:
 
     @cached_property
     def changed(self) -> list[str]:
-        """Arguments of forward and backward that a kernel writes into."""
+        """Arguments of forward and backward that a kernel, or a torch operator, writes into."""
         calls = self.pair
         stored = {
             t.storage
@@ -72,8 +72,14 @@ class Captured:
             for n in self._stored(launch)
             for t in tensors(launch["args"].get(n))
         }
+        stored |= {s for c in calls for s in c.written}
         given = (pair for c in calls for pair in c.given.items())
         return [n for n, v in given if any(t.storage in stored for t in tensors(v))]
+
+    @property
+    def unordered(self) -> bool:
+        """Whether a kernel adds floats to memory in any order, so that launches differ in the last bits."""
+        return any(launch.get("unordered") for c in self.pair for launch in c.launches)
 
     def _stored(self, launch: Mapping[str, Any]) -> Iterable[str]:
         """Return the arguments of a launch that its kernel writes through: by its TTGIR, else by its text."""

@@ -62,6 +62,7 @@ def _values(captured: Captured, less: int, own: bool, how: Guess) -> dict[str, A
         "reference": lines,
         "reference_module": _together([module, _without(writer.module, captured)], "\n".join(lines)),
         "own_lines": [line for part in writer.own_lines for line in part.split("\n")],
+        "unordered": captured.unordered,
         "bounds": ", ".join(f"{n}={b:g}" for n, b in bounds.items()),
         "dtype": writer.dtype is not None,
         "normal": any("normal(" in text for _, text in inputs),

@@ -54,6 +54,7 @@ class Call:
     context: int | None
     launches: tuple[dict[str, Any], ...]
     site: "Site | None" = None
+    written: tuple[int, ...] = ()  # storages that torch operators wrote into
 
     @property
     def owner(self) -> str:

@@ -220,9 +220,7 @@ def match_inputs(plan: Plan, inputs: dict[str, Any]) -> None:
     if set(plan.inputs) != set(inputs):
         raise BadBundle(f"the plan takes {sorted(plan.inputs)}, inputs() gave {sorted(inputs)}")
     for name, planned in plan.inputs.items():
-        value = inputs[name]
-        fine = _same_tensor(planned, value, plan) if isinstance(value, torch.Tensor) else _equal(_plain(value), planned)
-        if not fine:
+        if not _same(planned, inputs[name], plan):
             raise BadBundle(f"input '{name}' is not what the plan was recorded for")
     shared: dict[int, int] = {}
     for t, value in paired(plan, inputs):
@@ -233,9 +231,23 @@ def match_inputs(plan: Plan, inputs: dict[str, Any]) -> None:
 def paired(plan: Plan, inputs: dict[str, Any]) -> Iterator[tuple[Tensor, Any]]:
     """Give each input tensor of the plan with the tensor that was passed for it."""
     for name, planned in plan.inputs.items():
-        value = inputs[name]
-        values = value if isinstance(value, list | tuple) else (value,)
-        yield from ((t, g) for t, g in zip(flat(planned), values, strict=False) if isinstance(t, Tensor))
+        yield from (
+            (t, g) for t, g in zip(flat((planned,)), _leaves(inputs[name]), strict=False) if isinstance(t, Tensor)
+        )
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    for v in value if isinstance(value, list | tuple) else ():
+        yield from _leaves(v)
+    if not isinstance(value, list | tuple):
+        yield value
+
+
+def _same(planned: Any, value: Any, plan: Plan) -> bool:
+    if isinstance(value, list | tuple):
+        alike = isinstance(planned, tuple) and len(planned) == len(value)
+        return alike and all(_same(p, v, plan) for p, v in zip(planned, value, strict=True))
+    return _same_tensor(planned, value, plan) if isinstance(value, torch.Tensor) else _equal(_plain(value), planned)
 
 
 def _equal(value: Any, planned: Any) -> bool:
@@ -255,6 +267,4 @@ def _same_tensor(planned: Any, value: Any, plan: Plan) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return tuple(_plain(g) for g in value)
     return TorchName(str(value)[6:]) if isinstance(value, torch.dtype) else value

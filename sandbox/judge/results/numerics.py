@@ -29,6 +29,7 @@ from pgo_agent.sandbox.judge.results.deviation import Error, chunks, compare
 from pgo_agent.sandbox.judge.results.error_bounds import Bound, Held
 from pgo_agent.sandbox.judge.results.fp8_arithmetic import TensorCores
 from pgo_agent.sandbox.judge.results.stress_inputs import StressInput
+from torch.utils._pytree import tree_map
 
 SAME = 1e-9  # of the largest result, in float64
 MANY = 64  # elements of an output that are hardly all exact by chance
@@ -243,7 +244,7 @@ def _upcast(inputs: dict[str, Any]) -> dict[str, Any]:
     def wide(x: Any) -> Any:
         return x.double() if isinstance(x, torch.Tensor) and x.is_floating_point() else x
 
-    return {n: [wide(x) for x in v] if isinstance(v, list | tuple) else wide(v) for n, v in inputs.items()}
+    return {n: tree_map(wide, v) for n, v in inputs.items()}
 
 
 def _floors(low: Any, exact: Any) -> tuple[float, float]:

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
 
 FACTOR, OUTLIER = 8.0, 64.0  # powers of two: no rounding
 RARE = 1024  # one element in so many is an outlier
@@ -251,8 +252,7 @@ def _storages(arguments: dict[str, Any]) -> Iterator[Any]:
 
 def tensors(arguments: dict[str, Any]) -> Iterator[Any]:
     """Give the tensors among the arguments, also those in lists."""
-    for v in arguments.values():
-        yield from (x for x in (v if isinstance(v, list | tuple) else [v]) if isinstance(x, torch.Tensor))
+    yield from (x for x in tree_leaves(arguments) if isinstance(x, torch.Tensor))
 
 
 def _mask(arguments: dict[str, Any]) -> bool:

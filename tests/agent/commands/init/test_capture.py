@@ -106,6 +106,26 @@ if __name__ == "__main__":
         print(triton.testing.do_bench(lambda: scale(x, 3.0)))
 """
 
+SHIFTED = """@triton.jit
+def _total(X, Y, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.atomic_add(Y, tl.sum(tl.load(X + i, i < n, 0.0)))
+
+
+def shifted_total(xs):
+    ((x,),) = xs
+    x -= 1.0
+    y = torch.zeros(1, device=x.device)
+    _total[(triton.cdiv(x.numel(), 1024),)](x, y, x.numel(), BLOCK=1024)
+    return y
+
+
+if __name__ == "__main__":
+    x = torch.randn(1 << 16, device="cuda")
+    kept = x.clone()
+    torch.testing.assert_close(shifted_total([[x]]), (kept - 1.0).sum().reshape(1))
+"""
+
 
 def captured(folder: Path, name: str, text: str, *program: str) -> Done:
     (folder / f"{name}.py").write_text(HEAD + text)
@@ -276,3 +296,13 @@ def test_inputs_that_are_computed_are_made_as_the_program_makes_them(spread: tup
     inside = text[text.index("\ndef inputs") : text.index("\nCASES")]
     assert "angles = (torch.arange(case[" in inside and ".cos()" in inside
     assert "device=generator.device" in inside and "cuda" not in inside
+
+
+def test_a_launcher_that_changes_its_input_by_torch_gets_a_copy_and_atomic_sums_of_floats_may_differ(
+    tmp_path: Path,
+) -> None:
+    done = captured(tmp_path, "shifted", SHIFTED, "--", "python", "shifted.py")
+    text = (tmp_path / "shifted_target.py").read_text()
+    assert done.code == 0, done.err
+    assert "xs = [[xx.clone() for xx in x] for x in xs]" in text
+    assert "NONDETERMINISTIC = True" in text
