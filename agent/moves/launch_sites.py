@@ -93,7 +93,7 @@ def _read(source: str) -> tuple[tuple[LaunchSite, ...], dict[str, str]]:
     autotuned = {
         f: call for f in scopes.nodes if isinstance(f, Function) and (call := tuned.tuner(f, scopes)) is not None
     }
-    autotuned |= tuned_by_host(how.launches, autotuned)
+    autotuned = tuned_by_host(how.launches) | autotuned
     result = [_autotuned(tree, f, call, how.launches, offsets, scopes) for f, call in autotuned.items()]
     plain = dict[int, list[KernelLaunch]]()
     for one in how.launches:

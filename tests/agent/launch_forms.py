@@ -237,6 +237,18 @@ AUTOTUNED = {
         f"tuned = triton.autotune(configs=configs(), key=['n'])(_scale)\ntuned[{_LAMBDA}](x, y, n, 2.0)",
         above='def configs():\n    return [triton.Config({"BLOCK": b}, num_warps=4) for b in (512, 1024)]',
     ),
+    "a tuner around heuristics in host code": part(
+        f"""
+        inner = triton.heuristics({{"num_warps": lambda args: 4}})(_scale)
+        tuned = triton.autotune(configs=[triton.Config({{"BLOCK": b}}) for b in (512, 1024)], key=["n"])(inner)
+
+
+        def kernel(x):
+            y, n = torch.empty_like(x), x.numel()
+            tuned[{_LAMBDA}](x, y, n, 2.0)
+            return y
+        """
+    ),
     "a tuner of a library": part(
         _TUNED,
         '@cached_autotune(configs=[triton.Config({"BLOCK": b}) for b in (512, 1024)], key=["n"])\n@triton.jit',

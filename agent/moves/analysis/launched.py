@@ -7,8 +7,8 @@ Relies on `scopes.py`. It does not look at what the contract of a target does wi
 """
 
 import ast
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from pgo_agent.agent.moves.analysis.scopes import Function, Scopes
 from pgo_agent.sandbox.target import of_contract
@@ -36,13 +36,18 @@ class HostLaunches:
 
 
 def launched(tree: ast.Module, scopes: Scopes) -> HostLaunches:
-    """Return the launches of a file's own kernels outside of its contract."""
+    """Return the launches of a file's own kernels outside of its contract.
+
+    A kernel that is launched under one tuner and elsewhere under another one or none is not followed.
+    """
     launches, host = list[KernelLaunch](), [*_host(tree)]
     for node in host:
         if isinstance(node, ast.Call) and (launch := _launch(node, scopes)) is not None:
             launches.append(launch)
     launches.sort(key=lambda x: (x.call.lineno, x.call.col_offset))
-    return HostLaunches(tuple(launches), _unfollowed(host, scopes, launches))
+    tuners = {k: {id(x.tuner) for x in launches if x.kernel is k} for k in {x.kernel for x in launches}}
+    alike = [x for x in launches if len(tuners[x.kernel]) == 1]
+    return HostLaunches(tuple(alike), _unfollowed(host, scopes, alike))
 
 
 def kernels(scopes: Scopes) -> list[Function]:
@@ -94,7 +99,7 @@ def kernel_of(value: ast.expr, scopes: Scopes) -> Function | None:
     """Return the kernel that an expression is; None where it is none of the file, or may be one of several."""
     for _ in range(10):
         if isinstance(value, ast.Call):
-            if not value.args or not (named(value) in (*_WRAPPERS, "jit") or _tunes(value)):
+            if not value.args or not (named(value) in (*_WRAPPERS, "jit") or _wraps(value)):
                 return None
             if named(value) == "jit":
                 return _function(value.args[0], scopes)
@@ -109,28 +114,23 @@ def kernel_of(value: ast.expr, scopes: Scopes) -> Function | None:
     return None
 
 
-def host_tuner(value: ast.expr, scopes: Scopes) -> ast.Call | None:
-    """Return the call of `autotune` that host code puts around the kernel which an expression is."""
+def _layers(value: ast.expr, scopes: Scopes) -> Iterator[ast.Call]:
+    """The calls of `autotune` and `heuristics` that host code puts around a kernel, the outermost first."""
     for _ in range(10):
         if isinstance(value, ast.Name):
             if (given := scopes.value(value)) is None:
-                return None
+                return
             value = given
         if not isinstance(value, ast.Call) or not value.args:
-            return None
-        if _tunes(value) and isinstance(value.func, ast.Call):
-            return value.func
+            return
+        if _wraps(value) and isinstance(value.func, ast.Call):
+            yield value.func
         value = value.args[0]
-    return None
 
 
-def tuned_by_host(launches: Sequence[KernelLaunch], decorated: Collection[Function]) -> dict[Function, ast.Call]:
-    """Return the kernels that host code launches through one call of `autotune`, and never in another way."""
-    tuners = dict[Function, list[ast.Call | None]]()
-    for x in launches:
-        tuners.setdefault(x.kernel, []).append(x.tuner)
-    own = {f: calls[0] for f, calls in tuners.items() if f not in decorated and len({id(c) for c in calls}) == 1}
-    return {f: call for f, call in own.items() if call is not None}
+def tuned_by_host(launches: Sequence[KernelLaunch]) -> dict[Function, ast.Call]:
+    """Return the kernels around which host code puts a tuner."""
+    return {x.kernel: x.tuner for x in launches if x.tuner is not None}
 
 
 def tunes(call: ast.Call) -> bool:
@@ -139,8 +139,10 @@ def tunes(call: ast.Call) -> bool:
     return own or named(call) == "autotune"
 
 
-def _tunes(value: ast.Call) -> bool:
-    return isinstance(value.func, ast.Call) and tunes(value.func) and len(value.args) == 1
+def _wraps(value: ast.Call) -> bool:
+    """Whether a call puts `autotune(...)` or `heuristics(...)` around a kernel."""
+    outer = value.func
+    return isinstance(outer, ast.Call) and (tunes(outer) or named(outer) == "heuristics") and len(value.args) == 1
 
 
 def _host(tree: ast.Module) -> Iterator[ast.AST]:
@@ -156,19 +158,20 @@ def _host(tree: ast.Module) -> Iterator[ast.AST]:
 def _launch(call: ast.Call, scopes: Scopes) -> KernelLaunch | None:
     subscript = _subscript(call.func, scopes)
     if subscript is not None:
-        kernel = kernel_of(subscript.value, scopes)
-        return _given(kernel, call, subscript.slice, host_tuner(subscript.value, scopes))
+        return _given(subscript.value, call, subscript.slice, scopes)
     if isinstance(call.func, ast.Attribute) and call.func.attr == "run":
         grid = next((k.value for k in call.keywords if k.arg == "grid"), None)
-        kernel = kernel_of(call.func.value, scopes) if grid is not None else None
-        return _given(kernel, call, grid, host_tuner(call.func.value, scopes))
+        return _given(call.func.value, call, grid, scopes) if grid is not None else None
     return _of_partial(call, scopes)
 
 
-def _given(
-    kernel: Function | None, call: ast.Call, grid: ast.expr | None, tuner: ast.Call | None
-) -> KernelLaunch | None:
-    return KernelLaunch(kernel, call, (*call.args,), (*call.keywords,), grid, tuner) if kernel is not None else None
+def _given(value: ast.expr, call: ast.Call, grid: ast.expr | None, scopes: Scopes) -> KernelLaunch | None:
+    """The launch of what an expression is. What heuristics of host code set is not followed without a tuner."""
+    kernel, layers = kernel_of(value, scopes), [*_layers(value, scopes)]
+    tuner = next((c for c in layers if tunes(c)), None)
+    if kernel is None or (layers and tuner is None):
+        return None
+    return KernelLaunch(kernel, call, (*call.args,), (*call.keywords,), grid, tuner)
 
 
 def _of_partial(call: ast.Call, scopes: Scopes) -> KernelLaunch | None:
@@ -177,13 +180,12 @@ def _of_partial(call: ast.Call, scopes: Scopes) -> KernelLaunch | None:
     if not isinstance(made, ast.Call) or named(made) != "partial" or not made.args:
         return None
     subscript = _subscript(made.args[0], scopes)
-    kernel = kernel_of(subscript.value, scopes) if subscript is not None else None
-    if kernel is None or subscript is None:
+    launch = _given(subscript.value, call, subscript.slice, scopes) if subscript is not None else None
+    if launch is None:
         return None
     given = {k.arg for k in call.keywords}
     keywords = [k for k in made.keywords if k.arg is None or k.arg not in given]
-    positional, tuner = (*made.args[1:], *call.args), host_tuner(subscript.value, scopes)
-    return KernelLaunch(kernel, call, positional, (*keywords, *call.keywords), subscript.slice, tuner)
+    return replace(launch, positional=(*made.args[1:], *call.args), keywords=(*keywords, *call.keywords))
 
 
 def _subscript(value: ast.expr, scopes: Scopes) -> ast.Subscript | None:

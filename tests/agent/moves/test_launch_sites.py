@@ -5,7 +5,7 @@ import ast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pgo_agent.agent.moves.launch_sites import LaunchSite, sites, with_configs
+from pgo_agent.agent.moves.launch_sites import LaunchSite, sites, unfollowed, with_configs
 
 AUTOTUNED = """# größe: non-ASCII before the site moves byte columns
 import triton, triton.language as tl
@@ -70,6 +70,19 @@ def test_any_list_of_configs_gives_python_in_which_the_site_is_found_again(confi
     )
     assert len(call.keywords[0].value.elts) == len(configs)  # type: ignore[attr-defined]
     assert only(changed).autotuned
+
+
+@pytest.mark.parametrize(
+    "launches",
+    [
+        "triton.heuristics({'STEP': lambda args: 32})(k)[(1,)](x, 5, BLOCK=128)",  # may set what a move would pass
+        "triton.autotune([], key=[])(k)[(1,)](x, 5)\n    k[(1,)](x, 5, BLOCK=128)",
+        "triton.autotune([], key=[])(k)[(1,)](x, 5)\n    triton.autotune([], key=[])(k)[(1,)](x, 5)",
+    ],
+)
+def test_a_kernel_under_heuristics_or_several_tuners_of_host_code_is_not_followed(launches: str) -> None:
+    source = PLAIN.split("    step = 32")[0] + f"    {launches}\n"
+    assert sites(source) == [] and "k" in unfollowed(source)
 
 
 def test_broken_python_is_the_callers_to_report() -> None:
