@@ -2,16 +2,13 @@
 
 `compose` writes a target from a kernel part and a contract; `taken` copies functions of an installed package as text.
 `checked` asks the judge, `reason` gives the words of a rewrite that does not apply. `outputs` gives what a launcher
-returns, bit for bit: a rewrite that changes no value leaves the same bits. The launcher runs in a process of its own
-(the interpreter must be on before Triton is imported), by the product's own module.
+returns, bit for bit: a rewrite that changes no value leaves the same bits. The launcher runs in a box, by the product's
+own module.
 """
 
 import ast
 import importlib.util
 import json
-import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +19,7 @@ import torch
 from pgo_agent.agent.moves.analysis import DoesNotApply
 from pgo_agent.sandbox.gate.verdict import Judgement
 from pgo_agent.sandbox.interpreter import tensors
+from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.judge.questions import Check
 
 from tests.judges import judge_of
@@ -96,22 +94,15 @@ def outputs(source: str, *calls: Mapping[str, Any], configs: int = 1) -> list[li
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "in").mkdir()
-        (folder / "out").mkdir()
         (folder / "candidate.py").write_text(source)
         cases = {str(i): tensors.save(dict(call), folder / "in", str(i)) for i, call in enumerate(calls)}
         wanted = dict.fromkeys(cases, configs)
         request = {"candidate": "candidate.py", "cases": cases, "configs": wanted, "device": "h200"}
         (folder / "request.json").write_text(json.dumps(request))
-        _run(folder)
+        ran = box.choose().run(box.INTERPRETER, folder, SECONDS)
+        assert ran.code == 0, ran.output[-2000:]
         results: dict[str, list[dict[str, Any]]] = json.loads((folder / "out" / "result.json").read_text())
         return [[t for r in results[case] for t in _returned(r, folder / "out")] for case in cases]
-
-
-def _run(folder: Path) -> None:
-    command = [sys.executable, "-m", "pgo_agent.sandbox.interpreter", str(folder)]
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
 
 
 def _returned(result: dict[str, Any], folder: Path) -> list[torch.Tensor]:
