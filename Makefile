@@ -12,11 +12,12 @@ unexport PYTHONDONTWRITEBYTECODE
 optimize: compiled  ## run the main job on the embedded default; ends well whether or not there is something to gain
 	$(BIN)/pgo-agent optimize kernels/fa_fwd.py; code=$$?; test $$code -le 1
 
+# In the order of their folders: sorted by how many tests they have, files of one whole run come last, and a core idles.
 test: compiled lint  ## style, types and every test that takes seconds
-	$(BIN)/python -m pytest -n 2 --dist loadfile -q -m "not slow and not triton39 and not model"
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -q -m "not slow and not triton39 and not model"
 
 test-slow: compiled field  ## the tests that take longer: compilers on whole kernels, runs that are killed, packages of others
-	$(BIN)/python -m pytest -n 2 --dist loadfile -q -m "slow and not triton39 and not model"
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -q -m "slow and not triton39 and not model"
 
 field: $(VENV)/field  ## the packages whose kernels `pgo-agent eval field` takes: hundreds of megabytes
 

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from tests.conftest import ROOT, TARGETS
 
@@ -36,12 +36,48 @@ def command(*args: str | Path) -> list[str]:
     return [sys.executable, "-m", "pgo_agent.agent.cli.main", *map(str, args)]
 
 
-def pgo(*args: str | Path, cwd: Path, seconds: float = 300, **env: str) -> Done:
-    """`pgo-agent ARGS` in `cwd`, to its end: a process that is forked from one that has its libraries."""
+def pgo(*args: str | Path, cwd: Path, seconds: float = 300, program: str = "", **env: str) -> Done:
+    """`pgo-agent ARGS` in `cwd`, to its end: a process that is forked from one that has its libraries.
+
+    `program`: a module whose `main` runs in its place.
+    """
+    begun = begin(*args, cwd=cwd, program=program, **env)
+    out, err = begun.communicate(seconds)
+    return Done(begun.returncode, out, err)
+
+
+def begin(*args: str | Path, cwd: Path, program: str = "", **env: str) -> "Begun":
+    """The same, for who reads what it prints and sends it signals meanwhile."""
     wanted = os.environ | env
     with _lock:
         warm = _started(tuple((k, v) for k, v in sorted(wanted.items()) if k.startswith(_FROM_THE_START)))
-    return warm.pgo([str(a) for a in args], cwd, wanted, seconds)
+    return warm.begin({"args": [str(a) for a in args], "cwd": str(cwd.resolve()), "env": wanted, "program": program})
+
+
+class Begun:
+    """A command that goes on, as `subprocess.Popen` has it."""
+
+    returncode: int
+
+    def __init__(self, args: list[str], out: int, err: int, status: int) -> None:
+        self.args, self.stdout, self.stderr, self._status = args, os.fdopen(out), os.fdopen(err), os.fdopen(status)
+        self.pid = int(self._status.readline() or -1)
+
+    def send_signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def communicate(self, timeout: float = 300) -> tuple[str, str]:
+        """Read to the end; as `subprocess.run`, wait until nobody has its output open any more."""
+        with ThreadPoolExecutor(2) as readers:
+            printed = [readers.submit(_rest, file) for file in (self.stdout, self.stderr)]
+            _, late = wait(printed, timeout)
+            if late:
+                os.kill(self.pid, signal.SIGKILL)
+                raise subprocess.TimeoutExpired(["pgo-agent", *self.args], timeout)
+            with self._status:
+                self.returncode = int(self._status.readline())
+            out, err = (p.result() for p in printed)
+            return out, err
 
 
 class _Warm:
@@ -53,29 +89,20 @@ class _Warm:
             command = [sys.executable, "-m", "tests.agent.warm_command_line"]
             self._process = subprocess.Popen(command, cwd=ROOT, stdin=theirs.fileno())
 
-    def pgo(self, args: list[str], cwd: Path, env: dict[str, str], seconds: float) -> Done:
-        """Runs it; as `subprocess.run`, waits until nobody has its output open any more."""
+    def begin(self, request: dict[str, Any]) -> Begun:
         (out, out_end), (err, err_end), (status, status_end) = os.pipe(), os.pipe(), os.pipe()
-        request = json.dumps({"args": args, "cwd": str(cwd.resolve()), "env": env}).encode()
-        socket.send_fds(self._ours, [request], [out_end, err_end, status_end])
+        socket.send_fds(self._ours, [json.dumps(request).encode()], [out_end, err_end, status_end])
         for fd in (out_end, err_end, status_end):
             os.close(fd)
-        with os.fdopen(status) as told, ThreadPoolExecutor(2) as readers:
-            pid = int(told.readline() or -1)
-            printed = [readers.submit(_text, fd) for fd in (out, err)]
-            _, late = wait(printed, seconds)
-            if late:
-                os.kill(pid, signal.SIGKILL)
-                raise subprocess.TimeoutExpired(["pgo-agent", *args], seconds)
-            return Done(int(told.readline()), *(p.result() for p in printed))
+        return Begun(request["args"], out, err, status)
 
     def end(self) -> None:
         self._ours.close()
         self._process.wait()
 
 
-def _text(fd: int) -> str:
-    with os.fdopen(fd) as file:
+def _rest(file: TextIO) -> str:
+    with file:
         return file.read()
 
 

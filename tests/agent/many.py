@@ -61,7 +61,7 @@ def overlapping(asked: Iterable[dict[str, Any]]) -> list[tuple[dict[str, Any], d
     return [(a, b) for a, b in itertools.pairwise(listed) if a["gpu"] == b["gpu"] and b["began"] < a["ended"]]
 
 
-if __name__ == "__main__":
+def main() -> None:
     from pgo_agent.agent.cli import main
     from pgo_agent.agent.run import judge_choice
     from pgo_agent.sandbox import devices
@@ -70,3 +70,7 @@ if __name__ == "__main__":
     judge_choice.choose = lambda _asked: (machine.judges(), devices.find("h200"))
     sys.argv[1:] = sys.argv[3:]
     main.main()
+
+
+if __name__ == "__main__":
+    main()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.agent import breaking
-from tests.agent.command_line import Done, write
+from tests.agent.command_line import Done, pgo, write
 from tests.agent.many import Machine
 from tests.conftest import ROOT
 
@@ -37,10 +37,8 @@ class Run:
         return os.environ | {"XDG_RUNTIME_DIR": str(self.folder), "PYTHONPATH": path}
 
     def command(self, *args: str) -> Done:
-        done = subprocess.run(
-            self.machine.command(*args), cwd=self.folder, env=self.env, capture_output=True, text=True, timeout=600
-        )
-        return Done(done.returncode, done.stdout, done.stderr)
+        of = str(self.machine.folder), str(self.gpus)
+        return pgo(*of, *args, cwd=self.folder, program="tests.agent.many", XDG_RUNTIME_DIR=str(self.folder))
 
     def events(self, *args: str) -> Iterator[dict[str, Any]]:
         """What a session tells, as it goes on; whoever wants no more of it kills it."""

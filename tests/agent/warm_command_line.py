@@ -2,8 +2,8 @@
 
 Most of what a short command costs is the import of libraries, its own and those of its boxed processes. This process
 has them: it imports what commands import, and begins what boxed processes are forked from (`isolation/forkserver.py`).
-Then it waits on a socket (its standard input). A request names the arguments, the folder and the environment, and
-comes with three open files: output, errors, and where to tell the process's id and how it ended.
+Then it waits on a socket (its standard input). A request names the program, the arguments, the folder and the
+environment, and comes with three open files: output, errors, and where to tell the process's id and how it ended.
 
 A command is a process of its own, with its own judge, record and boxes, and ends as any other does. It differs from one
 that is begun anew in its command line in /proc, and an import that a module forgot may have been made by another.
@@ -33,6 +33,7 @@ IMPORTS = (
     "pgo_agent.agent.search.loop",
     "pgo_agent.agent.views.live.progress",
     "pgo_agent.agent.views.show",
+    "tests.agent.many",
 )
 BOXED = ("pgo_agent.sandbox.tracer", "pgo_agent.sandbox.compiler", INTERPRETER)
 _PDEATHSIG = 1
@@ -90,6 +91,9 @@ def _run(request: dict[str, Any], own: dict[str, str]) -> None:
     os.environ.update(own | request["env"])
     sys.path[0] = request["cwd"]
     sys.argv = ["pgo-agent", *request["args"]]
+    if request["program"]:
+        importlib.import_module(request["program"]).main()
+        return
     runpy.run_module("pgo_agent.agent.cli.main", run_name="__main__", alter_sys=True)
 
 

@@ -3,14 +3,13 @@
 import json
 import re
 import signal
-import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
 from tests.agent.breaking import Whole, record
-from tests.agent.command_line import command, pgo, write
+from tests.agent.command_line import begin, pgo, write
 from tests.sandbox.judge.test_gpu_judge import wait_for
 
 SHORT = ("optimize", "add.py", "--case", "1m", "--candidates", "2", "--width", "1")
@@ -62,26 +61,25 @@ def test_without_a_sandbox_the_users_own_file_runs_with_a_warning(tmp_path: Path
 
 def test_two_runs_in_one_workspace_do_not_mix(tmp_path: Path) -> None:
     write(tmp_path)
-    first = subprocess.Popen(command(*SHORT, "--json"), cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    first = begin(*SHORT, "--json", cwd=tmp_path)
     try:
-        assert first.stdout is not None
         run = json.loads(first.stdout.readline())["run"]
         second = pgo(*SHORT, cwd=tmp_path)
         assert second.code == 3 and f"run {run}" in second.err and "--store" in second.err
     finally:
-        first.kill()
+        first.send_signal(signal.SIGKILL)
         first.communicate()
 
 
 def test_a_run_says_where_its_threads_stand_and_goes_on(tmp_path: Path) -> None:
     write(tmp_path)
-    with subprocess.Popen(command(*SHORT), cwd=tmp_path, stdout=-3, stderr=-1, text=True) as run:
-        assert run.stderr is not None
-        said = [next(run.stderr) for _ in range(3)]
-        for line in run.stderr:
-            said.append(line)
-            if "building" in line or "judging" in line:  # its threads may have begun by now, or not yet
-                run.send_signal(signal.SIGUSR1)
+    run = begin(*SHORT, cwd=tmp_path)
+    said = [next(run.stderr) for _ in range(3)]
+    for line in run.stderr:
+        said.append(line)
+        if "building" in line or "judging" in line:  # its threads may have begun by now, or not yet
+            run.send_signal(signal.SIGUSR1)
+    run.communicate()
     assert run.returncode == 0
     assert "thread MainThread:\n" in said and any(re.match(r"thread (?!Main)\w+", line) for line in said)
     assert any("judging" in line for line in said)
@@ -89,15 +87,7 @@ def test_a_run_says_where_its_threads_stand_and_goes_on(tmp_path: Path) -> None:
 
 def test_ctrl_c_names_the_command_that_goes_on_and_it_does(tmp_path: Path, whole: Whole) -> None:
     write(tmp_path)
-    run = subprocess.Popen(
-        command(*SHORT),
-        cwd=tmp_path,
-        stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # jobs of a shell's background ignore it
-    )
-    assert run.stderr is not None
+    run = begin(*SHORT, cwd=tmp_path)
     begun = [next(run.stderr) for _ in range(3)]  # there is a run, and it builds
     time.sleep(2)
     run.send_signal(signal.SIGINT)
@@ -116,14 +106,7 @@ def test_a_complete_run_is_not_run_again(whole: Whole) -> None:
 
 def test_ctrl_c_ends_a_profile_at_once(tmp_path: Path) -> None:
     write(tmp_path)
-    run = subprocess.Popen(
-        command("profile", "add.py"),
-        cwd=tmp_path,
-        stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # jobs of a shell's background ignore it
-    )
+    run = begin("profile", "add.py", cwd=tmp_path)
     assert wait_for((tmp_path / ".pgo-agent" / "pgo.db").exists, 30)
     time.sleep(1)  # it builds
     run.send_signal(signal.SIGINT)
