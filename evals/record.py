@@ -9,7 +9,6 @@ import argparse
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from pgo_agent.agent.run.incumbent import gains
 from pgo_agent.agent.run.record.run import Run
@@ -18,14 +17,15 @@ from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.version import commit_of
 from pgo_agent.evals.runner.folders import RESULTS
 from pgo_agent.sandbox.errors import UsageFault
+from pgo_agent.sandbox.json_codec import JsonObject
 
 
-def lines(store: Store, run: Run, commit: str) -> Iterator[dict[str, Any]]:
+def lines(store: Store, run: Run, commit: str) -> Iterator[JsonObject]:
     """Yield the lines of a run. Raises UsageFault when the run measured nothing."""
     base, summary = run.baseline, run.summary
     if base is None or not isinstance(summary, MeasuredRun):
         raise UsageFault(f"run {run.id} measured nothing on a GPU", "record a run that was judged on one")
-    common = {
+    common: JsonObject = {
         "target": Path(run.target).stem,
         "digest": run.digest,
         "environment": summary.environment.as_json(),

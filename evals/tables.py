@@ -9,10 +9,10 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pgo_agent.agent.moves.catalogue import SOURCE_MOVES
-from pgo_agent.agent.run.record.shipped_results import rows
+from pgo_agent.agent.run.record.shipped_results import RecordedLine, rows
 from pgo_agent.agent.version import short
 from pgo_agent.evals.field import outcome
 from pgo_agent.evals.field import report as field_report
@@ -20,6 +20,7 @@ from pgo_agent.evals.field import run as field_run
 from pgo_agent.evals.field.suite import FOLDER
 from pgo_agent.evals.gate import entries as corpora
 from pgo_agent.evals.gate import report as gate_report
+from pgo_agent.evals.gate.report import GateLine
 from pgo_agent.evals.leaderboard.rank import noise as noise_of
 from pgo_agent.evals.mutants import report
 from pgo_agent.evals.mutants.outcomes import FATES
@@ -28,7 +29,7 @@ from pgo_agent.evals.nightly import load
 from pgo_agent.evals.nightly.report import interval
 from pgo_agent.evals.nightly.row import BASES, SHIPPED, TUNED, WINNER, Case, Row
 from pgo_agent.evals.runner.folders import RESULTS
-from pgo_agent.sandbox.judge.questions import Environment
+from pgo_agent.sandbox.judge.machine import Environment
 
 TRIED = "candidates.md"  # beside the records
 MUTANTS_CPU, MUTANTS_GPU = "mutants-cpu.jsonl", "mutants-h100.jsonl"
@@ -66,9 +67,9 @@ def _recorded(verdicts: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[tuple
     return sorted(((r, by(verdicts[r.run][0])) for r in runs), key=lambda pair: (pair[0].kernel, pair[1]))
 
 
-def _by_run(what: str) -> dict[str, list[dict[str, Any]]]:
+def _by_run(what: str) -> dict[str, list[RecordedLine]]:
     """Run -> its lines of one kind, in order."""
-    by_run: dict[str, list[dict[str, Any]]] = {}
+    by_run: dict[str, list[RecordedLine]] = {}
     for line in rows():
         if line["what"] == what:
             by_run.setdefault(line["run"], []).append(line)
@@ -80,24 +81,24 @@ def by(row: Mapping[str, Any]) -> str:
     return " and ".join(["moves", *row.get("models", [])])
 
 
-def _won(verdicts: Sequence[Mapping[str, Any]]) -> str:
+def _won(verdicts: Sequence[RecordedLine]) -> str:
     """Who won, among how many."""
     names = ", then ".join(f"{_named(r)} ({r['speedup']:.3f}x of the incumbent)" for r in _descent(verdicts))
     file = f"Each with its ratios: `evals/results/{TRIED}`."
     return f"{len(verdicts)} candidates judged; accepted: {names or 'none'}. {file}\n"
 
 
-def _descent(verdicts: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _descent(verdicts: Sequence[RecordedLine]) -> list[RecordedLine]:
     """Return the candidates that led to a run's winner, each measured against the one before; the winner comes last."""
     by_id = {v["candidate"]: v for v in verdicts}
-    name, descent = verdicts[0]["winner"], list[Mapping[str, Any]]()
+    name, descent = verdicts[0]["winner"], list[RecordedLine]()
     while name in by_id:
         descent.append(by_id[name])
         name = by_id[name]["against"]
     return descent[::-1]
 
 
-def _named(verdict: Mapping[str, Any]) -> str:
+def _named(verdict: RecordedLine) -> str:
     """Return the name of a move, or the first words of the idea that a model gave."""
     if verdict.get("author", "embedded").startswith("embedded"):
         return str(verdict["move"])
@@ -114,7 +115,7 @@ def tried() -> str:
     return head + "".join(f"\n## {name}\n\n{_verdicts(verdicts)}" for name, verdicts in sorted(runs.items()))
 
 
-def _verdicts(verdicts: Sequence[dict[str, Any]]) -> str:
+def _verdicts(verdicts: Sequence[RecordedLine]) -> str:
     cases = list(dict.fromkeys(c for r in verdicts for c in r["ratios"]))
     columns = ["candidate", "made of", "verdict", "stage", "of the incumbent", *(c.split("/", 1)[1] for c in cases)]
     lines = ["| " + " | ".join(columns) + " |", "|---|---|---|---|" + "---:|" * (len(cases) + 1)]
@@ -176,7 +177,7 @@ def nights() -> str:
 
 def gate() -> str:
     """Return what became of the corpora on a GPU: a Markdown table of the groups, and which stages refused the bad."""
-    recorded = list(rows())
+    recorded = cast(list[GateLine], list(rows()))
     counts = gate_report.rates(recorded)
     if counts is None:
         return "Not recorded on a GPU yet.\n"

@@ -1,8 +1,8 @@
 """Frozen dataclasses as plain JSON values and back, by their annotations.
 
-Covers what the profiler's results are made of: dataclasses, tuples, dicts with str keys, optional values, enumerations
-of str, str, int, float and bool. Anything else is refused when it is written or read; nothing is guessed. A field that
-is OPTIONAL is left out where it holds its default, and may be missing when it is read.
+Covers dataclasses, tuples, lists, dicts with str keys, typed dicts, optional values, enumerations of str, str, int,
+float and bool. Anything else is refused when it is written or read; nothing is guessed. A field that is OPTIONAL is
+left out where it holds its default, and may be missing when it is read.
 """
 
 import dataclasses

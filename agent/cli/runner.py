@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import typer
 
 if TYPE_CHECKING:
-    from pgo_agent.agent.run.context import Emit
+    from pgo_agent.agent.run.events import Emit, Event
     from pgo_agent.agent.run.record.store import Store
 
 
@@ -26,13 +26,14 @@ class faults:  # noqa: N801 (used as a context manager)
 
     def __exit__(self, kind: Any, error: Any, _trace: Any) -> None:
         from pgo_agent.agent.exit_codes import exit_code
+        from pgo_agent.agent.run.events import Error, Event
         from pgo_agent.sandbox.errors import Fault
 
         if self.feed is not None:
             self.feed.close()
         if isinstance(error, Fault):
             if self.json_lines and self.feed is not None:
-                self.feed({"type": "error", "message": error.message, "hint": error.hint})
+                self.feed(Event(Error(error.message, error.hint)))
             print(f"error: {error}", file=sys.stderr)
             raise typer.Exit(int(exit_code(error))) from None
 
@@ -79,10 +80,10 @@ def run(
 
     signal.signal(signal.SIGUSR1, _print_stacks)
     feed = JsonLines() if json_lines else Progress()
-    last: dict[str, Any] = {}
+    last: dict[str, str] = {}  # type of event -> its run
 
-    def emit(event: dict[str, Any]) -> None:
-        last[event["type"]] = event
+    def emit(event: "Event") -> None:
+        last[event.type] = event.run
         feed(event)
 
     with faults(feed, json_lines), opened(store, create) as record:
@@ -91,21 +92,21 @@ def run(
             code = go(record, emit)
         except KeyboardInterrupt:
             feed.close()
-            interrupted(again.format(run=last.get("run.started", {}).get("run", "last")))
+            interrupted(again.format(run=last.get("run.started", "last")))
         feed.close()
         if not json_lines:
             _show_result(record, last.get("run.completed"), tell)
         raise typer.Exit(int(code))
 
 
-def _show_result(record: "Store", done: dict[str, Any] | None, tell: Callable[[], None] | None) -> None:
-    """Print the result for a person. `done`: the event of a run that completed."""
+def _show_result(record: "Store", done: str | None, tell: Callable[[], None] | None) -> None:
+    """Print the result for a person. `done`: the run that completed."""
     if tell is not None:
         tell()
     elif done:
         from pgo_agent.agent.views import show as shown
 
-        shown.outcome(record, done["run"])
+        shown.outcome(record, done)
 
 
 def _print_stacks(*_: Any) -> None:

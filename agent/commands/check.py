@@ -13,7 +13,7 @@ from pgo_agent.agent.exit_codes import Exit
 from pgo_agent.agent.kernel_part import blocks, hidden
 from pgo_agent.agent.llm.replies import TOO_DEEP, BadReply, merge
 from pgo_agent.agent.run import target_file, ttgir_files
-from pgo_agent.agent.run.context import Emit
+from pgo_agent.agent.run.events import Emit
 from pgo_agent.agent.run.facts import GivenFile
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import RunSettings

@@ -17,7 +17,8 @@ from pgo_agent.agent.exit_codes import Exit, check_code
 from pgo_agent.agent.llm.models import model_by_role
 from pgo_agent.agent.llm.models.types import OPTIMIZER, Suspended
 from pgo_agent.agent.run import judge_choice
-from pgo_agent.agent.run.context import Context, Emit
+from pgo_agent.agent.run.context import Context
+from pgo_agent.agent.run.events import Emit, Event, Warned
 from pgo_agent.agent.run.facts import GivenFile, RunFacts
 from pgo_agent.agent.run.models import Opening, open_models
 from pgo_agent.agent.run.record.run import Run
@@ -96,7 +97,7 @@ def resume(name: str, store: Store, emit: Emit, changes: Changes | None = None) 
 def _warn_of_unknown(run: Run, emit: Emit) -> None:
     if run.unknown:
         text = f"settings that another version recorded are ignored: {', '.join(run.unknown)}"
-        emit({"type": "warning", "run": run.id, "text": text})
+        emit(Event(Warned(text), run.id))
 
 
 def _refuse_ended(run: Run) -> None:

@@ -4,12 +4,12 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from pgo_agent.agent.llm.models.recording import LAYOUT, Call, Head
 from pgo_agent.agent.llm.models.types import sha256
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
+from pgo_agent.sandbox.json_codec import JsonObject
 
 
 def write(store: Store, name: str, file: Path | None) -> str:
@@ -23,7 +23,7 @@ def write(store: Store, name: str, file: Path | None) -> str:
     return text
 
 
-def _lines(store: Store, name: str) -> Iterator[dict[str, Any]]:
+def _lines(store: Store, name: str) -> Iterator[JsonObject]:
     run = store.run(name)
     calls = store.calls(run.id)
     if not calls:

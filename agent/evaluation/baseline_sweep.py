@@ -12,7 +12,8 @@ from pgo_agent.agent.run.context import Context
 from pgo_agent.sandbox.errors import TargetFault
 from pgo_agent.sandbox.json_codec import JsonObject
 from pgo_agent.sandbox.judge.interface import Ended, Judge, of_ended
-from pgo_agent.sandbox.judge.questions import Sweep, SweepEntry, SweptEntry, bundle_ref
+from pgo_agent.sandbox.judge.questions import Sweep, SweepEntry, SweptEntry
+from pgo_agent.sandbox.judge.references import bundle_ref
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,8 @@ from pgo_agent.sandbox.gate.reason import plain, quoted
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.judge import questions
 from pgo_agent.sandbox.judge.interface import Busy, Judge
-from pgo_agent.sandbox.judge.questions import Against, Confirm, Look, PlanRef, SameBits, Whole, bundle_ref
+from pgo_agent.sandbox.judge.questions import Against, Confirm, Look, SameBits
+from pgo_agent.sandbox.judge.references import PlanRef, Whole, bundle_ref
 
 PROCESSES = 2  # after the first, for a candidate that may be accepted: one races it, one confirms it
 Outcome = tuple[Judgement, float | None]  # a verdict, and the speedup over the incumbent, if one was measured

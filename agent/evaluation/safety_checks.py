@@ -25,7 +25,8 @@ from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 from pgo_agent.sandbox.judge.interface import Ended, Judge
 from pgo_agent.sandbox.judge.pool import GpuPool
-from pgo_agent.sandbox.judge.questions import Idle, Numerics, PlanRef, Race, bundle_ref
+from pgo_agent.sandbox.judge.questions import Idle, Numerics, Race
+from pgo_agent.sandbox.judge.references import PlanRef, bundle_ref
 from pgo_agent.sandbox.judge.results import memcheck
 
 TRAPPED = "an illegal instruction was encountered"  # what the driver says of a trap

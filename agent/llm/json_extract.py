@@ -7,6 +7,8 @@ import json
 import re
 from typing import Any
 
+from pgo_agent.sandbox.json_codec import JsonObject
+
 LONGEST = 200_000  # characters that are read
 DEEPEST = 12  # levels of an object
 STARTS = 32  # braces that are tried
@@ -19,7 +21,7 @@ class NoObject(ValueError):
     """A text holds no usable JSON object; the message is one short line."""
 
 
-def find_object(text: str) -> dict[str, Any]:
+def find_object(text: str) -> JsonObject:
     """Return the longest object that is not part of another. Raises NoObject."""
     if len(text) > LONGEST:
         raise NoObject(f"it is longer than {LONGEST} characters")
@@ -35,7 +37,7 @@ def find_object(text: str) -> dict[str, Any]:
     return best
 
 
-def _objects(text: str) -> list[tuple[int, dict[str, Any]]]:
+def _objects(text: str) -> list[tuple[int, JsonObject]]:
     """The objects in a text with their lengths."""
     objects, at = [], 0
     for _ in range(STARTS):
@@ -51,7 +53,7 @@ def _objects(text: str) -> list[tuple[int, dict[str, Any]]]:
     return objects
 
 
-def _parsed(text: str) -> tuple[int, dict[str, Any]] | None:
+def _parsed(text: str) -> tuple[int, JsonObject] | None:
     """The object that a text begins with, and its length; None if there is none."""
     for tried in (text, _COMMA.sub(lambda m: m[1] or " ", text)):  # a comma becomes a space: lengths stay
         try:

@@ -9,7 +9,6 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
 
 from pgo_agent.agent.moves import CARRIED, Best, Proposal, Skipped, launch_config
 from pgo_agent.agent.moves.launch_sites import sites, with_configs
@@ -20,6 +19,7 @@ from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.provenance import author
 from pgo_agent.agent.run.record.candidate import Candidate, NewCandidate
 from pgo_agent.sandbox.gate.verdict import Verdict
+from pgo_agent.sandbox.json_codec import JsonObject
 
 MOVE = "dispatch"  # followed by the name of the move whose rewrite it dispatches to
 GAIN, LOSS = 1.02, 0.995  # a case is won from GAIN on, and lost up to LOSS; either kernel may serve what lies between
@@ -117,7 +117,7 @@ def _proposal(ctx: Context, mixed: Mixed) -> Proposal | Skipped:
     return attempted(name, why, merged, incumbent.python(ctx, mixed.other))
 
 
-def inputs(ctx: Context) -> dict[str, Any]:
+def inputs(ctx: Context) -> dict[str, JsonObject]:
     """Return case -> inputs of the launcher, from the plans of the kernel as shipped."""
     plans = {case: ctx.store.contents.manifest(p.bundle)["plans"] for case, p in ctx.baseline().shipped.items()}
     return {case: plans[case][case][p.choice]["inputs"] for case, p in ctx.baseline().shipped.items()}

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pgo_agent.sandbox.json_codec import JsonObject
+
 Inputs = Mapping[str, Any]  # of a plan: name -> {"dtype", "size", "stride"} or a plain value
 ALIGNED = 8  # elements: 16 bytes of a two-byte type, which vector loads and descriptors ask of rows
 NEAR, STRANGE = 1.5, 1.25  # sizes apart by less cost as much as a second test; a dtype is rarely the reason
@@ -36,9 +38,9 @@ def condition(wins: Sequence[Inputs], losses: Sequence[Inputs]) -> str | None:
     return " and ".join(t.text for t in best) if best else None
 
 
-def _features(inputs: Inputs) -> dict[str, Any]:
+def _features(inputs: Inputs) -> JsonObject:
     """Expressions over the launcher's arguments, and their values."""
-    values: dict[str, Any] = {}
+    values: JsonObject = {}
     for name, x in inputs.items():
         if isinstance(x, Mapping) and "size" in x:
             values |= {f"{name}.shape[{i}]": n for i, n in enumerate(x["size"])}

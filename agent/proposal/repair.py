@@ -25,6 +25,7 @@ from pgo_agent.agent.run.record import prompts
 from pgo_agent.agent.run.record.candidate import Candidate
 from pgo_agent.sandbox.gate.reason import NONE, quoted
 from pgo_agent.sandbox.gate.verdict import Verdict
+from pgo_agent.sandbox.json_codec import JsonObject
 from pgo_agent.sandbox.ttgir.edits.excerpts import excerpt
 from pgo_agent.sandbox.ttgir.edits.reference import reference
 
@@ -165,7 +166,7 @@ def _difference(shown: Shown | None, text: str) -> str:
 # the template's values ------------------------------------------------------------------------------------------------
 
 
-def _values(form: str, failure: Sequence[str], wrote: str, source: str, shown: Shown | None) -> dict[str, Any]:
+def _values(form: str, failure: Sequence[str], wrote: str, source: str, shown: Shown | None) -> JsonObject:
     if form == "ttgir":
         caption, text = "The kernel that scripts edit, as readable TTGIR, and excerpts of its text", _view(shown, wrote)
     else:

@@ -6,12 +6,13 @@ Threads share it: events come out one after another, and time is booked once.
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pgo_agent.agent.llm.models.types import OPTIMIZER, Model
+from pgo_agent.agent.run.events import Emit, made
 from pgo_agent.agent.run.record.baseline import Baseline
 from pgo_agent.agent.run.record.run import Run
 from pgo_agent.agent.run.record.store import Store
@@ -21,8 +22,6 @@ from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 from pgo_agent.sandbox.judge.interface import Judge
 from pgo_agent.sandbox.target import Target
-
-Emit = Callable[[dict[str, Any]], None]
 
 
 @dataclass
@@ -55,7 +54,7 @@ class Context:
     def emit(self, kind: str, /, **fields: Any) -> None:
         """Emit one event: `--json`, the progress display and tests all read this feed."""
         with self._one:
-            self.emit_to({"type": kind, "run": self.run.id, **fields})
+            self.emit_to(made(kind, self.run.id, fields))
 
     def baseline(self) -> Baseline:
         """Return the baseline of the run, which is made before anything else. Raises RuntimeError without one."""

@@ -12,9 +12,10 @@ from pgo_agent.agent.run.record.baseline import BaselinePoint, TimeSource
 from pgo_agent.agent.run.record.candidate import Candidate
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.shipped_configurations import AUTOTUNED
+from pgo_agent.sandbox import json_codec
 from pgo_agent.sandbox.bundle.documents import Static
 from pgo_agent.sandbox.gate.verdict import Verdict
-from pgo_agent.sandbox.judge.questions import PlanRef, Side, bundle_ref, plan_ref
+from pgo_agent.sandbox.judge.references import PlanRef, Side, bundle_ref, plan_ref
 from pgo_agent.sandbox.judge.timing import bootstrap
 
 SHIPPED = "shipped"
@@ -62,8 +63,8 @@ def side(ctx: Context, which: str) -> Side:
 
 def chosen(store: Store, candidate: Candidate) -> dict[str, str]:
     """Return case -> label of the configuration that the judge chose; without a judge, the first."""
-    bodies = [b for b in store.evidence(candidate.run, candidate.id).values() if isinstance(b, dict)]
-    judged: Mapping[str, str] = next((b["choices"] for b in bodies if "choices" in b), {})
+    bodies = store.evidence(candidate.run, candidate.id).values()
+    judged = json_codec.from_json(dict[str, str], next((b["choices"] for b in bodies if "choices" in b), {}))
     return {case: judged.get(case, options[0].label) for case, options in candidate.build.choices.items()}
 
 

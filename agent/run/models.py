@@ -10,7 +10,7 @@ from pgo_agent.agent.llm.models import EMBEDDED, model_by_role, prices
 from pgo_agent.agent.llm.models.budget import Budget, Spent
 from pgo_agent.agent.llm.models.prices import Price
 from pgo_agent.agent.llm.models.types import Asker
-from pgo_agent.agent.run.context import Emit
+from pgo_agent.agent.run.events import Emit, made
 from pgo_agent.agent.run.facts import RunFacts
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import RunSettings
@@ -27,7 +27,7 @@ class Opening:
     emit: Emit
 
     def report(self, kind: str, **fields: object) -> None:
-        self.emit({"type": kind, "run": self.run, **fields})
+        self.emit(made(kind, self.run, fields))
 
     def spent(self) -> Spent:
         sums = self.store.spent(self.run)

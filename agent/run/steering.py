@@ -7,8 +7,7 @@ prompt. So a resumed run decides as the killed one would have.
 Requests come from `live/`. Guidance is the words of the person at the terminal: unlike kernel text it may instruct.
 """
 
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection
 
 from pgo_agent.agent import text as printable
 from pgo_agent.agent.exit_codes import FAULTY
@@ -68,7 +67,7 @@ def guidance_of(text: str) -> str:
     return line
 
 
-def budget_of(name: str, text: str, facts: RunFacts) -> dict[str, Any]:
+def budget_of(name: str, text: str, facts: RunFacts) -> user_requests.Body:
     """Return the body of a request for another budget. Raises UsageFault for an unknown budget or a bad number."""
     if name not in BUDGETS:
         raise UsageFault(f"there is no budget called {printable.line(name, 40)}", f"there are: {', '.join(BUDGETS)}")
@@ -95,7 +94,7 @@ def look(ctx: Context, begun: Collection[str] = ()) -> list[Vetoed]:
     vetoes = list[Vetoed]()
     for s in user_requests.waiting(ctx.store, ctx.run.id, *AT_ONCE):
         if s.kind is Kind.BUDGET:
-            _taken(ctx, s, _budget(ctx, **s.body))
+            _taken(ctx, s, _budget(ctx, s.body["name"], s.body["value"]))
             continue
         c = ctx.store.candidate(ctx.run.id, s.body["candidate"])
         if c.verdict == Verdict.VETOED:  # and then the process was killed
@@ -198,7 +197,7 @@ def submitted(ctx: Context, generation: int) -> list[NewCandidate]:
     return [NewCandidate.of(_proposal(b), AUTHOR, str(b["parent"])) for b in bodies]
 
 
-def _proposal(body: Mapping[str, Any]) -> Proposal:
+def _proposal(body: user_requests.Body) -> Proposal:
     of = str(body["of"])[:8]
     return Proposal(body["source"], body["kind"], f"{MOVE} of {of}", f"a person's own, edited from {of}")
 

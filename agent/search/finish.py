@@ -26,7 +26,8 @@ from pgo_agent.agent.run.record.run_summary import (
 from pgo_agent.agent.run.shipped_configurations import AUTOTUNED
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.judge.interface import Ended, Judge
-from pgo_agent.sandbox.judge.questions import Final, Side, Timed
+from pgo_agent.sandbox.judge.questions import Final, Timed
+from pgo_agent.sandbox.judge.references import Side
 from pgo_agent.sandbox.judge.timing import bootstrap
 from pgo_agent.sandbox.judge.timing.bootstrap import Interval
 

@@ -194,7 +194,7 @@ def _tell(ctx: Context, stored: StoredProfile) -> None:
         candidate=stored.candidate,
         case=stored.case,
         bound=summary.bound if summary else "",
-        bottleneck=summary.bottlenecks[0].as_json() if summary and summary.bottlenecks else None,
+        bottleneck=summary.bottlenecks[0] if summary and summary.bottlenecks else None,
         passes=dict(stored.passes),
         seconds=stored.seconds,
         author=stored.author or EMBEDDED,

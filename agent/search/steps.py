@@ -52,7 +52,7 @@ def propose(ctx: Context, generation: int) -> int:
             kind=p.kind,
             move=p.move,
             rationale=p.rationale,
-            cites=p.cites and p.cites.as_json(),
+            cites=p.cites,
             proposer=p.proposer,
             author=p.author,
         )

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Any
 
 from pgo_agent.agent.run.record import model_calls
 from pgo_agent.agent.run.record.model_calls import Fallback, Share
 from pgo_agent.agent.run.record.run import Run
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import OPTIONAL_BUDGETS
+from pgo_agent.sandbox.json_codec import JsonObject
 
 
 def as_lines(store: Store, run: Run) -> Iterator[str]:
@@ -20,7 +20,7 @@ def as_lines(store: Store, run: Run) -> Iterator[str]:
         yield f"spent: {', '.join(budgets)}"
 
 
-def as_json(store: Store, run: Run) -> dict[str, Any]:
+def as_json(store: Store, run: Run) -> JsonObject:
     shares, fallbacks = model_calls.shares(store, run.id), model_calls.fallbacks(store, run.id)
     body = {"calls": [asdict(s) for s in shares], "fallbacks": [asdict(f) for f in fallbacks]}
     return body | {"spent": spent(store, run)}

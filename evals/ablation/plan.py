@@ -7,11 +7,12 @@ all of it in one place.
 from dataclasses import dataclass, fields, replace
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 from pgo_agent.agent.run.settings import ProfileVisibility, RunSettings
 from pgo_agent.evals.runner import plan_toml
 from pgo_agent.evals.runner.plan_toml import SEEDS, TEXTS, Shape, different
+from pgo_agent.sandbox import json_codec
+from pgo_agent.sandbox.json_codec import JsonObject
 
 METRICS = ("anytime", "final", "right")  # see scores.py
 LIMITS = (
@@ -42,7 +43,7 @@ class AblationRun:
     arm: Arm
 
     @property
-    def named(self) -> dict[str, Any]:
+    def named(self) -> dict[str, str | int]:
         return {"target": self.target, "seed": self.seed, "model": self.arm.model, "insight": str(self.arm.insight)}
 
 
@@ -60,7 +61,7 @@ class AblationPlan:
         return plan_toml.digest(self.values)
 
     @property
-    def values(self) -> dict[str, Any]:
+    def values(self) -> JsonObject:
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "limits"}
         return values | plan_toml.values_of(self.limits, LIMITS)
 
@@ -89,9 +90,11 @@ class AblationPlan:
 def read(file: Path) -> AblationPlan:
     """Return the plan in a file. Raises UsageFault with what is wrong with it."""
     values = plan_toml.read(file, SHAPE, HINT)
-    limits = plan_toml.limits_of(values | {"minutes": float(values["minutes"])}, LIMITS)
+    minutes = json_codec.from_json(float, values["minutes"])
+    limits = plan_toml.limits_of(values | {"minutes": minutes}, LIMITS)
     own_fields = {name: value for name, value in values.items() if name not in LIMITS}
-    return AblationPlan(**own_fields | {"insights": tuple(map(ProfileVisibility, values["insights"]))}, limits=limits)
+    insights = json_codec.from_json(tuple[ProfileVisibility, ...], values["insights"])
+    return plan_toml.plan(AblationPlan, own_fields | {"insights": insights}, limits)
 
 
 def _metric(value: object) -> str:

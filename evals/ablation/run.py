@@ -4,11 +4,10 @@ Relies on `evals/runner/` for the runs and their file. Here stands what a result
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 from pgo_agent.agent.exit_codes import Exit
 from pgo_agent.agent.run import judge_choice
-from pgo_agent.agent.run.context import Emit
+from pgo_agent.agent.run.events import Emit
 from pgo_agent.agent.run.record.run import Run
 from pgo_agent.agent.run.record.run_summary import MeasuredRun
 from pgo_agent.agent.run.record.store import Store
@@ -18,7 +17,9 @@ from pgo_agent.evals.ablation.plan import AblationPlan, AblationRun
 from pgo_agent.evals.ablation.scores import score
 from pgo_agent.evals.runner import results as planned
 from pgo_agent.evals.runner import run as running
+from pgo_agent.sandbox import json_codec
 from pgo_agent.sandbox.errors import UsageFault
+from pgo_agent.sandbox.json_codec import JsonObject
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,8 @@ class Results(planned.Results[AblationRun]):
     def scores(self) -> dict[AblationRun, float]:
         """Return the scores of the runs that ended by themselves."""
         ended = {w: self.ended(w) for w in self.plan.runs}
-        return {w: line["score"] for w, line in ended.items() if line and not line["truncated"]}
+        counted = {w: line["score"] for w, line in ended.items() if line and not line["truncated"]}
+        return {w: json_codec.from_json(float, score) for w, score in counted.items()}
 
     def commits(self) -> dict[AblationRun, str]:
         """Return which pgo-agent made each run that ended."""
@@ -57,7 +59,7 @@ def run(results: Results, settings: RunSettings, store: Store, emit: Emit) -> Ex
     return running.run(results, settings, store, emit, lambda opened, ended, _: _as_values(results.plan, opened, ended))
 
 
-def _as_values(plan: AblationPlan, store: Store, run: Run) -> dict[str, Any]:
+def _as_values(plan: AblationPlan, store: Store, run: Run) -> JsonObject:
     candidates, spent = store.candidates(run.id), store.spent(run.id)
     judged = [c for c in candidates if c.verdict is not None]
     return {

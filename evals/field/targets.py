@@ -12,13 +12,13 @@ import tempfile
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from pgo_agent.agent.commands.init import command
 from pgo_agent.agent.exit_codes import Exit
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.evals.field import merge
 from pgo_agent.evals.field.suite import HINT, PROGRAMS, RUNNERS, FieldKernel
+from pgo_agent.sandbox.json_codec import JsonObject
 
 SECONDS = 900.0  # of one command
 
@@ -38,7 +38,7 @@ class FieldTarget:
     said: str  # what the command said in the end
     check_seconds: float
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         return {"what": "target", **asdict(self)}
 
 

@@ -13,9 +13,9 @@ import json
 import statistics
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.agent.version import commit_of
@@ -27,9 +27,68 @@ from pgo_agent.evals.gate.run import Outcome
 from pgo_agent.evals.runner.folders import RESULTS
 from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.errors import UsageFault
+from pgo_agent.sandbox.json_codec import JsonObject
+from pgo_agent.sandbox.judge.machine import Environment
 from rich.table import Table
 
-Line = Mapping[str, Any]  # one entry, as `as_values` writes it
+
+class GateLine(TypedDict, total=False):
+    """One entry, or a batch of them that were judged in one run."""
+
+    what: str
+    entry: str
+    does: str
+    target: str
+    ideas: list[int]
+    standing: str
+    verdict: str
+    stage: str
+    reason: str
+    seconds: dict[str, float]
+    stages: dict[str, float]
+    surprise: str
+    environment: JsonObject | None
+    commit: str
+    entries: int
+    wall: float
+
+
+class Counts(TypedDict):
+    groups: dict[str, dict[str, int]]
+    bad: dict[str, int]
+    honest: dict[str, int]
+    refused_by: dict[str, int]
+    stages: dict[str, list[float]]
+
+
+class Summary(TypedDict):
+    """What is counted of a run; times in seconds of wall clock."""
+
+    groups: dict[str, dict[str, int]]
+    bad: dict[str, int]
+    honest: dict[str, int]
+    refused_by: dict[str, int]
+    stages: dict[str, dict[str, float]]
+    seconds: dict[str, float]
+    wall: float
+    per_minute: float
+    surprises: dict[str, str]
+
+
+class Rates(TypedDict):
+    """What is counted of recorded lines."""
+
+    groups: dict[str, dict[str, int]]
+    bad: dict[str, int]
+    honest: dict[str, int]
+    refused_by: dict[str, int]
+    environment: JsonObject | None
+    most_refused: int
+    seconds: dict[str, float]
+    slowest: float
+    per_minute: float | None
+
+
 ENTRY, BATCH = "gate", "gate batch"  # what recorded lines are
 STANDINGS = ("refused", "admitted", "undecided")
 HONEST = "honest"  # the group that must not be refused
@@ -62,7 +121,7 @@ def code(outcomes: Iterable[Outcome]) -> int:
     return int(any(o.standing == ("refused" if o.entry.honest else "admitted") for o in outcomes))
 
 
-def as_values(o: Outcome) -> dict[str, Any]:
+def as_values(o: Outcome) -> GateLine:
     """Return an outcome as plain values."""
     return {
         "entry": o.entry.name,
@@ -76,7 +135,7 @@ def as_values(o: Outcome) -> dict[str, Any]:
         "seconds": {p: round(s, 3) for p, s in o.seconds.items()},
         "stages": o.stages,
         "surprise": o.surprise,
-        "environment": o.environment and o.environment.as_json(),
+        "environment": o.environment.as_json() if o.environment else None,
         "commit": commit_of(),
     }
 
@@ -84,7 +143,7 @@ def as_values(o: Outcome) -> dict[str, Any]:
 # what is counted ------------------------------------------------------------------------------------------------------
 
 
-def counted(lines: Sequence[Line]) -> dict[str, Any]:
+def counted(lines: Sequence[GateLine]) -> Counts:
     """Count the standings of each group, of the bad and of the honest; which stage refused the bad; seconds by
     stage."""
     groups = {g: [e for e in lines if e["entry"].startswith(f"{g}/")] for g in GROUPS}
@@ -101,16 +160,20 @@ def counted(lines: Sequence[Line]) -> dict[str, Any]:
     }
 
 
-def _standings(lines: Sequence[Line]) -> dict[str, int]:
+def _standings(lines: Sequence[GateLine]) -> dict[str, int]:
     counts = Counter(e["standing"] for e in lines)
     return {"entries": len(lines), **{s: counts[s] for s in STANDINGS}}
 
 
-def summary(outcomes: Sequence[Outcome], seconds: float) -> dict[str, Any]:
+def summary(outcomes: Sequence[Outcome], seconds: float) -> Summary:
     """Return everything that is counted of a run, as plain values; times in seconds of wall clock."""
     counts = counted([as_values(o) for o in outcomes])
     stages = {s: {"looked at": len(t), "median s": round(statistics.median(t), 3)} for s, t in counts["stages"].items()}
-    return counts | {
+    return {
+        "groups": counts["groups"],
+        "bad": counts["bad"],
+        "honest": counts["honest"],
+        "refused_by": counts["refused_by"],
         "seconds": {p: round(sum(o.seconds.get(p, 0.0) for o in outcomes), 1) for p in _PARTS},
         "stages": stages,
         "wall": round(seconds, 1),
@@ -119,16 +182,19 @@ def summary(outcomes: Sequence[Outcome], seconds: float) -> dict[str, Any]:
     }
 
 
-def rates(lines: Sequence[Line]) -> dict[str, Any] | None:
+def rates(lines: Sequence[GateLine]) -> Rates | None:
     """Return everything that is counted of recorded lines, as plain values; None without entries."""
     entries = [line for line in lines if line["what"] == ENTRY]
     if not entries:
         return None
     counts = counted(entries)
-    medians = {s: statistics.median(seconds) for s, seconds in counts.pop("stages").items()}
+    medians = {s: statistics.median(seconds) for s, seconds in counts["stages"].items()}
     batches = [line for line in lines if line["what"] == BATCH]
     wall = sum(b["wall"] for b in batches)
-    return counts | {
+    return {
+        "bad": counts["bad"],
+        "honest": counts["honest"],
+        "refused_by": counts["refused_by"],
         "environment": entries[0]["environment"],
         "groups": {g: standings for g, standings in counts["groups"].items() if standings["entries"]},
         "most_refused": max(counts["refused_by"].values(), default=1),
@@ -160,10 +226,10 @@ def show(outcomes: Sequence[Outcome], seconds: float) -> None:
 # what is recorded -----------------------------------------------------------------------------------------------------
 
 
-def merged(files: Iterable[Path]) -> list[dict[str, Any]]:
+def merged(files: Iterable[Path]) -> list[GateLine]:
     """Return the entries, by name, then the batches. Raises UsageFault for a file that says nothing of a GPU."""
     names = {e.name for e in corpora.load()}
-    by_name: dict[str, dict[str, Any]] = {}
+    by_name: dict[str, GateLine] = {}
     batches = []
     for file in files:
         lines = [json.loads(line) for line in file.read_text().splitlines()]
@@ -187,7 +253,7 @@ def record() -> None:
     lines = merged(parser.parse_args().files)
     if not lines:
         raise UsageFault("nothing was judged", "give what `pgo-agent eval gate --json` printed")
-    (gpu,) = {line["environment"]["gpu"] for line in lines}
+    (gpu,) = {str(Environment.from_json(line["environment"]).gpu) for line in lines}
     device = devices.named(gpu)
     out = RESULTS / f"gate-{device.key if device else gpu}.jsonl"
     out.write_text("".join(json.dumps(line) + "\n" for line in lines))

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 from threading import Lock
-from typing import Any
 
 from pgo_agent.agent.commands import optimize
 from pgo_agent.agent.evaluation import duplicates
 from pgo_agent.agent.exit_codes import FAULTY
 from pgo_agent.agent.run import settings
+from pgo_agent.agent.run.events import CandidateVerdict, Event, RunStarted
 from pgo_agent.agent.run.facts import GivenFile
 from pgo_agent.agent.run.record.candidate import Candidate, candidate_id
 from pgo_agent.agent.run.record.run import Run
@@ -30,14 +30,15 @@ from pgo_agent.evals.gate import entries as corpora
 from pgo_agent.evals.gate import ttgir_edits
 from pgo_agent.evals.gate.entries import CORPUS, Entry
 from pgo_agent.evals.gate.ttgir_edits import BrokenCorpus
-from pgo_agent.sandbox import devices
+from pgo_agent.sandbox import devices, json_codec
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.isolation import box
+from pgo_agent.sandbox.json_codec import JsonObject
 from pgo_agent.sandbox.judge.gpu_judge import visible_gpu
-from pgo_agent.sandbox.judge.questions import Environment
+from pgo_agent.sandbox.judge.machine import Environment
 from pgo_agent.sandbox.target import Target
 from pgo_agent.sandbox.threads import threads
 
@@ -166,11 +167,11 @@ def of_target(
         measured: list[bool] = []
         last = cache(partial(store.run, "last"))  # asked for once its baseline is known
 
-        def heard(event: dict[str, Any]) -> None:
-            if event["type"] == "run.started":
-                measured.append(bool(event["gpu"]))
-            elif event["type"] == "candidate.verdict":
-                c = store.candidate(last().id, event["candidate"])
+        def heard(event: Event) -> None:
+            if isinstance(event.told, RunStarted):
+                measured.append(event.told.gpu)
+            elif isinstance(event.told, CandidateVerdict):
+                c = store.candidate(last().id, event.told.candidate)
                 add(_outcome(by_id[c.id], c, last(), store, measured[0]))
                 if len(outcomes) % 10 == 0 or len(outcomes) == len(chosen):
                     say(f"{name}: {len(outcomes)} of {len(chosen)}")
@@ -191,8 +192,9 @@ def own_ttgir(subject: Target, run_settings: RunSettings, contents: ContentStore
 
 def _outcome(entry: Entry, c: Candidate, run: Run, store: Store, measured: bool) -> Outcome:
     seconds = {**(c.built.seconds if c.built else {}), "judge": c.seconds or 0.0}
-    stage_bodies = [s for body in store.evidence(run.id, c.id).values() for s in body.get("stages", [])]
-    stages = {s["stage"]: s["seconds"] for s in stage_bodies}
+    bodies = (b.get("stages", []) for b in store.evidence(run.id, c.id).values())
+    of_stages = [s for body in bodies for s in json_codec.from_json(tuple[JsonObject, ...], body)]
+    stages = {str(s["stage"]): json_codec.from_json(float, s["seconds"]) for s in of_stages}
     environment = run.baseline.environment if run.baseline else None
     launched = duplicates.launched(store.contents, c)
     result = entry, Verdict(str(c.verdict)), c.stage or "", c.reason or ""

@@ -6,7 +6,6 @@ Names, reasons and diffs are hostile: templates escape all of them, and file nam
 import hashlib
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from pgo_agent.agent.run import shipped_configurations
 from pgo_agent.agent.run.shipped_configurations import AUTOTUNED
@@ -17,11 +16,12 @@ from pgo_agent.evals.leaderboard.rank import Board, KernelRows
 from pgo_agent.evals.nightly.report import interval, mean, slower
 from pgo_agent.evals.nightly.row import BASES, SHIPPED, TUNED, WINNER, Case, Row
 from pgo_agent.sandbox import devices
-from pgo_agent.sandbox.judge.questions import Environment
+from pgo_agent.sandbox.json_codec import JsonObject
+from pgo_agent.sandbox.judge.machine import Environment
 
 VERSIONS = ("driver", "torch", "triton")
 COLORS = 6  # colors of the page; with more series, some share one
-Values = dict[str, Any]
+Values = JsonObject
 
 
 def colors(boards: Sequence[Board]) -> Colors:

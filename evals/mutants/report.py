@@ -4,13 +4,24 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 
 from pgo_agent.agent.views import summary as display
 from pgo_agent.evals.mutants import outcomes
 from pgo_agent.evals.mutants.outcomes import FATES
 from pgo_agent.evals.mutants.results import Row
 from rich.table import Table
+
+
+class Summary(TypedDict):
+    mutants: int
+    fates: dict[str, int]
+    caught_by: dict[str, int]
+    operators: dict[str, dict[str, int]]
+    bases: dict[str, dict[str, int]]
+    seconds: float
+    survivors: list[str]
+    unsound: list[str]
 
 
 @dataclass(frozen=True)
@@ -36,7 +47,7 @@ class Report:
             by_key.setdefault(key(row), Counter())[fate] += 1
         return {k: {f: by_key[k][f] for f in FATES} for k in sorted(by_key)}
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> Summary:
         """Return everything that is counted, as plain values."""
         caught = [row for row, fate in self.mutants if fate == "caught"]
         return {

@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from threading import Lock
-from typing import Any
 
 from pgo_agent.agent.exit_codes import FAULTY
 from pgo_agent.agent.run.settings import RunSettings
@@ -22,6 +21,7 @@ from pgo_agent.evals.mutants.generate import Mutant
 from pgo_agent.evals.mutants.results import Results, Row, row
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.isolation import box
+from pgo_agent.sandbox.json_codec import JsonObject
 from pgo_agent.sandbox.threads import threads
 
 PORTION = 16  # mutants of a run: without a GPU, what a run that is killed loses
@@ -86,7 +86,7 @@ def _name(o: Outcome) -> str:
     return o.entry.name.removeprefix("mutants/")
 
 
-def _compared(m: Mutant, o: Outcome, plans: str | None, settings: RunSettings) -> dict[str, Any] | None:
+def _compared(m: Mutant, o: Outcome, plans: str | None, settings: RunSettings) -> JsonObject | None:
     """Return the bits of a source that the gate has nothing against, unless its code says that they are the same."""
     open_ = o.verdict in (*FAULTY, Verdict.BUILT) or m.change is None or m.base.suffix != ".py"
     if open_ or (plans and row(m, o)["plans"] == plans):

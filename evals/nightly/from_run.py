@@ -3,7 +3,6 @@
 import difflib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from pgo_agent.agent.llm import templates
 from pgo_agent.agent.llm.models.types import OPTIMIZER, sha256
@@ -15,8 +14,9 @@ from pgo_agent.agent.version import commit_of
 from pgo_agent.agent.views import show
 from pgo_agent.evals.nightly.plan import NightlyPlan, NightlyRun
 from pgo_agent.evals.nightly.row import AGAIN, SHIPPED, WINNER, Case, Row, Tried, Winner
-from pgo_agent.sandbox import devices
-from pgo_agent.sandbox.judge.questions import Environment
+from pgo_agent.sandbox import devices, json_codec
+from pgo_agent.sandbox.json_codec import JsonObject
+from pgo_agent.sandbox.judge.machine import Environment
 
 
 def of(store: Store, run: Run, plan: NightlyPlan, planned: NightlyRun) -> Row:
@@ -24,13 +24,15 @@ def of(store: Store, run: Run, plan: NightlyPlan, planned: NightlyRun) -> Row:
     calls, spent, failed = store.calls(run.id), store.spent(run.id), _failed(run)
     return Row(
         kernel=Path(run.target).stem,
-        **planned.named,
+        target=planned.target,
+        optimizer=planned.optimizer,
+        seed=planned.seed,
         run=run.id,
         when=run.created,
         commit=commit_of(),
         digest=run.digest,
         environment=_environment(run),
-        budget=plan.budget,
+        budget=dict(plan.budget),
         state=run.state,
         failed=failed,
         truncated=run.seconds > 60 * plan.limits.minutes or run.gpu_seconds > plan.gpu_limit,
@@ -104,6 +106,7 @@ def _line(store: Store, c: Candidate) -> list[Candidate]:
     return [*_line(store, store.candidate(c.run, c.parent)), c]
 
 
-def _stages(store: Store, c: Candidate) -> list[dict[str, Any]]:
+def _stages(store: Store, c: Candidate) -> list[JsonObject]:
     evidence = store.evidence(c.run, c.id).values()
-    return next((list(e["stages"]) for e in evidence if isinstance(e, dict) and "stages" in e), [])
+    stages = next((e["stages"] for e in evidence if "stages" in e), [])
+    return list(json_codec.from_json(tuple[JsonObject, ...], stages))

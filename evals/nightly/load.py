@@ -8,13 +8,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from pgo_agent.evals.gate.report import BATCH, ENTRY, STANDINGS
+from pgo_agent.evals.gate.report import BATCH, ENTRY, STANDINGS, GateLine
 from pgo_agent.evals.nightly import row
 from pgo_agent.evals.nightly.row import Row
 from pgo_agent.evals.runner.results import BEGUN, ENDED, PLAN, parsed
 from pgo_agent.sandbox.errors import UsageFault
+from pgo_agent.sandbox.json_codec import JsonObject
 
 HINT = "give files of `pgo-agent eval nightly`, or those in evals/results"
 GATE = (ENTRY, BATCH)
@@ -27,7 +28,7 @@ BESIDE = {
     "target",
 }  # other records in evals/results: no rows
 
-Line = tuple[int, dict[str, Any]]  # with its number
+Line = tuple[int, JsonObject]  # with its number
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Found:
     """What files hold."""
 
     rows: tuple[Row, ...] = ()
-    gate: tuple[dict[str, Any], ...] = ()  # lines of the gate, as `evals/gate/report.py` writes them
+    gate: tuple[GateLine, ...] = ()  # lines of the gate, as `evals/gate/report.py` writes them
     notes: tuple[str, ...] = field(default=())
 
 
@@ -71,7 +72,7 @@ def file(path: Path, name: str = "") -> Found:
     """Return what one file holds, whose name is said to be `name`. Raises UsageFault."""
     name = name or path.name
     lines, notes = _lines(path, name)
-    kinds = {line["what"] for _, line in lines}
+    kinds = {str(line["what"]) for _, line in lines}
     if not lines and not notes:
         return Found(notes=(f"{name} is empty: no run of it was begun",))
     if _of_an_ablation(lines):
@@ -88,7 +89,7 @@ def file(path: Path, name: str = "") -> Found:
 
 def _unended(name: str, lines: Sequence[Line]) -> Iterator[str]:
     """Yield what is to be said of runs of a night's plan that have no row; nothing where the file holds no plan."""
-    plan = next((line.get("plan") for _, line in lines if line["what"] == PLAN), None)
+    plan: Any = next((line.get("plan") for _, line in lines if line["what"] == PLAN), None)
     try:
         planned = list(product(*(plan[part] for part in ("seeds", "targets", "optimizers")))) if plan else []
         ended = {(line["seed"], line["target"], line["optimizer"]) for _, line in lines if line["what"] == ENDED}
@@ -143,8 +144,9 @@ def _once(path: Path, rows: Iterator[tuple[int, Row]]) -> Iterator[Row]:
         yield r
 
 
-def _gate(path: Path, lines: Sequence[Line]) -> Iterator[dict[str, Any]]:
-    for n, line in lines:
+def _gate(path: Path, lines: Sequence[Line]) -> Iterator[GateLine]:
+    for n, values in lines:
+        line = cast(GateLine, values)
         try:
             fine = _batch(line) if line["what"] == BATCH else _entry(line)
         except (AttributeError, KeyError, TypeError):
@@ -154,12 +156,13 @@ def _gate(path: Path, lines: Sequence[Line]) -> Iterator[dict[str, Any]]:
         yield line
 
 
-def _batch(line: dict[str, Any]) -> bool:
+def _batch(line: GateLine) -> bool:
     return all(isinstance(line[name], float | int) for name in ("entries", "wall")) and line["wall"] > 0
 
 
-def _entry(line: dict[str, Any]) -> bool:
-    texts = (line["entry"], line["stage"], *(line["environment"][name] for name in ("gpu", "driver", "torch")))
+def _entry(line: GateLine) -> bool:
+    machine = line["environment"] or {}
+    texts = (line["entry"], line["stage"], *(machine[name] for name in ("gpu", "driver", "torch")))
     seconds = line.get("stages", {}).values()
     fine = all(isinstance(t, str) for t in texts) and all(isinstance(s, float | int) for s in seconds)
     return fine and line["standing"] in STANDINGS

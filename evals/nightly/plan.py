@@ -9,14 +9,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from pgo_agent.agent.llm.models import EMBEDDED
 from pgo_agent.agent.llm.models.types import OPTIMIZER, ROLES
 from pgo_agent.agent.run.settings import BUDGETS, RunSettings
 from pgo_agent.evals.runner import plan_toml
 from pgo_agent.evals.runner.plan_toml import SEEDS, TEXTS, Shape
+from pgo_agent.sandbox import json_codec
 from pgo_agent.sandbox.errors import UsageFault
+from pgo_agent.sandbox.json_codec import JsonObject
 
 HINT = "fix the plan; `pgo-agent eval nightly --help` shows one"
 COMPILE = "compile_reference"  # a setting of a run that a plan may name
@@ -33,7 +34,7 @@ class NightlyRun:
     seed: int
 
     @property
-    def named(self) -> dict[str, Any]:
+    def named(self) -> dict[str, str | int]:
         return {"target": self.target, "optimizer": self.optimizer, "seed": self.seed}
 
 
@@ -50,8 +51,8 @@ class NightlyPlan:
         return plan_toml.digest(self.values)
 
     @property
-    def values(self) -> dict[str, Any]:
-        lists = {"targets": self.targets, "optimizers": self.optimizers, "seeds": self.seeds}
+    def values(self) -> JsonObject:
+        lists: JsonObject = {"targets": self.targets, "optimizers": self.optimizers, "seeds": self.seeds}
         also = {COMPILE: self.limits.compile_reference, "suite": self.suite}
         return lists | self.budget | {name: value for name, value in also.items() if value}
 
@@ -85,11 +86,11 @@ def model(optimizer: str, target: str) -> str:
 def read(file: Path) -> NightlyPlan:
     """Return the plan in a file. Raises UsageFault with what is wrong with it."""
     values = plan_toml.read(file, SHAPE, HINT, (*OF_MODELS, COMPILE, "suite"))
-    names = [Path(t).stem for t in values["targets"]]
+    names = [Path(t).stem for t in json_codec.from_json(tuple[str, ...], values["targets"])]
     if twice := sorted({n for n in names if names.count(n) > 1}):
         raise UsageFault(f"{file}: two targets are called {', '.join(twice)}", "rows are told apart by that name")
     limits = plan_toml.limits_of(values, (*LIMITS, COMPILE))
-    return NightlyPlan(**values, limits=limits)
+    return plan_toml.plan(NightlyPlan, values, limits)
 
 
 SHAPE: Shape = {

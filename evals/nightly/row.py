@@ -19,7 +19,7 @@ from pgo_agent.evals.runner.results import ENDED
 from pgo_agent.sandbox import devices, json_codec
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.json_codec import OPTIONAL, JsonObject, Record
-from pgo_agent.sandbox.judge.questions import Environment
+from pgo_agent.sandbox.judge.machine import Environment
 from pgo_agent.sandbox.judge.timing import bootstrap
 from pgo_agent.sandbox.judge.timing.bootstrap import Interval
 from pgo_agent.sandbox.target import COMPILED
@@ -49,7 +49,7 @@ class Case(Record):
     bytes: int
     weight: float
     ms: dict[str, tuple[float, ...]]  # side -> raw samples of the last session, round by round
-    plans: dict[str, dict[str, Any]]  # side -> choice, plan_id, codes
+    plans: dict[str, JsonObject]  # side -> choice, plan_id, codes
 
     @property
     def delivered(self) -> str:
@@ -106,7 +106,7 @@ class Winner:
     author: str
     reason: str
     diff: str  # unified, from the kernel as shipped; of TTGIR from the text that it replaces
-    stages: tuple[dict[str, Any], ...]  # what each stage of the gate said: stage, verdict, reason, seconds
+    stages: tuple[JsonObject, ...]  # what each stage of the gate said: stage, verdict, reason, seconds
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class Row(Record):
     commit: str
     digest: str  # of the target
     environment: Environment
-    budget: dict[str, Any] | None
+    budget: JsonObject | None
     state: str
     failed: str  # why there is nothing to measure; empty: the last session was held
     truncated: bool  # ended by its budget of time

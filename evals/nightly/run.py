@@ -7,13 +7,12 @@ at fault for ends the night, and the same command goes on.
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pgo_agent.agent.exit_codes import Exit
 from pgo_agent.agent.llm.models import named
 from pgo_agent.agent.llm.models.types import Asker
 from pgo_agent.agent.run import judge_choice, target_file
-from pgo_agent.agent.run.context import Emit
+from pgo_agent.agent.run.events import Emit
 from pgo_agent.agent.run.record.run import Run
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import RunSettings
@@ -24,6 +23,7 @@ from pgo_agent.evals.runner import results as planned
 from pgo_agent.evals.runner import run as running
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
+from pgo_agent.sandbox.json_codec import JsonObject
 
 MISSING = "no GPU is used here: a nightly is made of measurements, and nothing would be measured"
 
@@ -85,7 +85,7 @@ def run(rows: Rows, settings: RunSettings, store: Store, emit: Emit) -> Exit:
     Raises what runs raise, but for what a target is at fault for.
     """
 
-    def describe(opened: Store, finished: Run, wanted: NightlyRun) -> dict[str, Any]:
+    def describe(opened: Store, finished: Run, wanted: NightlyRun) -> JsonObject:
         line = from_run.of(opened, finished, rows.plan, wanted).as_json()
         return {name: value for name, value in line.items() if name not in ("what", "run", *wanted.named)}
 

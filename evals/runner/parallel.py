@@ -10,12 +10,13 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 from typing import IO, Any
 
 from pgo_agent.agent.exit_codes import Exit
-from pgo_agent.agent.run.context import Emit
+from pgo_agent.agent.run.events import Emit, Event, Phase
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.evals.runner.results import Results
 
@@ -31,7 +32,7 @@ def run(count: int, results: Results[Any], store: Store, emit: Emit, json_lines:
     leaves that is killed, the others make. Raises EnvironmentFault where a run is active in the workspace.
     """
     names = [str(n + 1) for n in range(min(count, len(results.missing)))]
-    emit({"type": "phase", "phase": "runs", "doing": f"{len(names)} processes make the runs of {results.file}"})
+    emit(Event(Phase("runs", doing=f"{len(names)} processes make the runs of {results.file}")))
     with (
         store.active(f"of {len(names)} processes at once"),
         _processes([_workspace(store, n) for n in names], json_lines) as processes,
@@ -110,7 +111,7 @@ def _telling(emit: Emit, json_lines: bool) -> Callable[[str, str], None]:
                 print(f"{name}| {line}", file=sys.stderr, flush=True)
                 return
             with suppress(ValueError):  # cut off by a kill
-                if not (event := json.loads(line))["type"].endswith(LAST):
-                    emit(event | {"workspace": f"{FOLDER}/{name}"})
+                if not (event := Event.from_json(json.loads(line))).type.endswith(LAST):
+                    emit(replace(event, workspace=f"{FOLDER}/{name}"))
 
     return tell

@@ -8,18 +8,20 @@ import json
 import tomllib
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from pgo_agent.agent.run import settings
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.sandbox.errors import UsageFault
+from pgo_agent.sandbox.json_codec import JsonObject
 
 MOST = 1e6
+P = TypeVar("P")
 Problem = Callable[[object], str]  # what is wrong with a value; empty where nothing is
 Shape = Mapping[str, Problem]
 
 
-def read(file: Path, shape: Shape, hint: str, optional: Collection[str] = ()) -> dict[str, Any]:
+def read(file: Path, shape: Shape, hint: str, optional: Collection[str] = ()) -> JsonObject:
     """Return what the plan says, its lists as tuples. Raises UsageFault with what is wrong with it."""
     try:
         values = tomllib.loads(file.read_text(encoding="utf-8"))
@@ -51,9 +53,15 @@ def shape_of(names: Collection[str]) -> Shape:
     return {name: SHAPES.get(settings.kind(name), number) for name in names}
 
 
-def limits_of(values: dict[str, Any], names: Collection[str]) -> RunSettings:
+def limits_of(values: JsonObject, names: Collection[str]) -> RunSettings:
     """Take these settings of a run out of what a plan says, and return them."""
-    return RunSettings(**{name: values.pop(name) for name in names if name in values})
+    of_run: Callable[..., RunSettings] = RunSettings
+    return of_run(**{name: values.pop(name) for name in names if name in values})
+
+
+def plan(kind: Callable[..., P], values: JsonObject, limits: RunSettings) -> P:
+    """Return a plan of these values, whose shape was checked when they were read."""
+    return kind(**values, limits=limits)
 
 
 def values_of(limits: RunSettings, names: Collection[str]) -> dict[str, float | None]:

@@ -17,6 +17,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.evals.runner.byte_lock import held
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
+from pgo_agent.sandbox.json_codec import JsonObject
 
 BEGUN, ENDED, PLAN = "begun", "run", "plan"
 HEAD = f'{{"what": "{PLAN}"'  # how a file of results begins
@@ -31,7 +32,7 @@ class PlannedRun(Protocol):
     def target(self) -> str: ...
 
     @property
-    def named(self) -> Mapping[str, Any]:
+    def named(self) -> Mapping[str, object]:
         """What makes it unique among the plan's runs, as every line of it has it."""
 
 
@@ -43,7 +44,7 @@ class EvaluationPlan(Protocol[W]):
     def digest(self) -> str: ...
 
     @property
-    def values(self) -> Mapping[str, Any]:
+    def values(self) -> Mapping[str, object]:
         """All that it says, as its file does."""
 
     @property
@@ -69,7 +70,7 @@ class Results(Generic[W]):
     problem: Callable[[Mapping[str, Any]], str] = _fine  # why a line is no result; empty: it is one
 
     @cached_property
-    def lines(self) -> list[dict[str, Any]]:
+    def lines(self) -> list[JsonObject]:
         """What was written before. Raises UsageFault for another plan's, and for a line that is none of them, and
         EnvironmentFault where the file is not for this user to write.
         """
@@ -78,7 +79,7 @@ class Results(Generic[W]):
         with self._held(LINES):
             return self._all()
 
-    def _all(self) -> list[dict[str, Any]]:
+    def _all(self) -> list[JsonObject]:
         lines = list(self._read())
         if lines and lines[0].get("digest") != self.plan.digest:
             raise UsageFault(
@@ -103,7 +104,7 @@ class Results(Generic[W]):
 
     def begun(self, planned: W) -> str | None:
         """Return the name of the run that was begun last for a planned run; None without one."""
-        runs = [line["run"] for line in self.lines if line["what"] == BEGUN and _is(line, planned)]
+        runs = [str(line["run"]) for line in self.lines if line["what"] == BEGUN and _is(line, planned)]
         return runs[-1] if runs else None
 
     @property
@@ -111,10 +112,10 @@ class Results(Generic[W]):
         """Runs of the plan that have no result yet. Raises as `lines` does."""
         return [w for w in self.plan.runs if self.ended(w) is None]
 
-    def ended(self, planned: W) -> dict[str, Any] | None:
+    def ended(self, planned: W) -> JsonObject | None:
         return next((line for line in self.lines if line["what"] == ENDED and _is(line, planned)), None)
 
-    def add(self, what: str, **fields: Any) -> dict[str, Any]:
+    def add(self, what: str, **fields: Any) -> JsonObject:
         """Write a line, and the plan before the first one. Raises EnvironmentFault where it cannot be written, and
         UsageFault for a line that is no result.
         """
@@ -147,7 +148,7 @@ class Results(Generic[W]):
     def _unwritable(self, e: OSError) -> EnvironmentFault:
         return EnvironmentFault(f"cannot write {self.file}: {e.strerror}", OTHER_FILE)
 
-    def _first(self) -> dict[str, Any]:
+    def _first(self) -> JsonObject:
         return {"what": PLAN, "digest": self.plan.digest, **self.head, "plan": self.plan.values}
 
     def _cut_off(self) -> None:
@@ -155,7 +156,7 @@ class Results(Generic[W]):
         data = self.file.read_bytes()
         os.truncate(self.file, data.rfind(b"\n") + 1)
 
-    def _read(self) -> Iterator[dict[str, Any]]:
+    def _read(self) -> Iterator[JsonObject]:
         text = self.file.read_text(encoding="utf-8", errors="replace") if self.file.exists() else ""
         complete = text[: text.rfind("\n") + 1]
         if not complete and not (text.startswith(HEAD) or HEAD.startswith(text)):
@@ -182,7 +183,7 @@ class Results(Generic[W]):
         return ""
 
 
-def parsed(line: str) -> dict[str, Any] | None:
+def parsed(line: str) -> JsonObject | None:
     """Return a line's JSON object with its key `what`; None for any other line."""
     with suppress(ValueError, RecursionError):
         value = json.loads(line)

@@ -8,21 +8,22 @@ Several of these commands, each with a workspace of its own, share the runs of a
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pgo_agent.agent.commands import optimize
 from pgo_agent.agent.exit_codes import Exit
 from pgo_agent.agent.run import settings
-from pgo_agent.agent.run.context import Emit
+from pgo_agent.agent.run.events import Emit, Event, Phase, RunStarted
 from pgo_agent.agent.run.record.run import Run
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.evals.runner.results import BEGUN, ENDED, PlannedRun, Results
 from pgo_agent.sandbox.errors import TargetFault
+from pgo_agent.sandbox.json_codec import JsonObject
 
 W = TypeVar("W", bound=PlannedRun)
 FAILED = "failed"  # a state of a run: its target was at fault, or what it was asked
-Tell = Callable[[Store, Run, W], dict[str, Any]]  # what a result says of a run that has ended
+Tell = Callable[[Store, Run, W], JsonObject]  # what a result says of a run that has ended
 
 
 def run(
@@ -52,7 +53,7 @@ def _open(results: Results[W], store: Store, emit: Emit) -> Iterator[W]:
             planned = _nearest(results, store, left)
             left.remove(planned)
             if wait:
-                emit({"type": "phase", "doing": f"waiting for other processes that make runs of {results.file}"})
+                emit(Event(Phase(doing=f"waiting for other processes that make runs of {results.file}")))
             with results.claimed(planned, wait) as ours:
                 if ours and results.ended(planned) is None:
                     yield planned
@@ -80,9 +81,9 @@ def _make_run(
 ) -> None:
     """Make one run, from its beginning or from where it stopped."""
 
-    def heard(event: dict[str, Any]) -> None:
-        if event["type"] == "run.started" and results.begun(planned) != event["run"]:
-            results.add(BEGUN, run=event["run"], **planned.named)
+    def heard(event: Event) -> None:
+        if isinstance(event.told, RunStarted) and results.begun(planned) != event.run:
+            results.add(BEGUN, run=event.run, **planned.named)
         emit(event)
 
     begun = _held_here(store, results.begun(planned))

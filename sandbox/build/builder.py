@@ -16,11 +16,21 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
 
+from pgo_agent.sandbox import json_codec
 from pgo_agent.sandbox.build import trace_and_compile, ttgir_override
 from pgo_agent.sandbox.build.result import Built, Choice, Failure, nothing
-from pgo_agent.sandbox.build.trace_and_compile import Cases, Traced
+from pgo_agent.sandbox.build.trace_and_compile import Cases, Traced, TracedError, TracedPlan
 from pgo_agent.sandbox.bundle import decode, plan_id, schema, validate
-from pgo_agent.sandbox.bundle.documents import BuildDocument, Config, Manifest, Options, PlanDocument, Static
+from pgo_agent.sandbox.bundle.documents import (
+    BuildDocument,
+    Config,
+    Described,
+    Manifest,
+    Options,
+    PlanDocument,
+    Static,
+    StepDocument,
+)
 from pgo_agent.sandbox.bundle.store import ContentStore, canonical, room
 from pgo_agent.sandbox.compiler import ptxas
 from pgo_agent.sandbox.devices import Device
@@ -150,7 +160,7 @@ class Builder:
             for kind, traced in part["traced"].items():
                 for case, entries in traced.items():
                     failures += self._choose(f"{kind}/{case}", entries, names, builds, plans, configs)
-        described = parts[0]["described"]
+        described: Described = json_codec.from_json(Described, parts[0]["described"])
         if not plans:
             return Built("", described, {}, {}, {}, tuple(failures), seconds)
         launched = {key for choices in plans.values() for plan in choices.values() for key in _launched(plan)}
@@ -178,7 +188,7 @@ class Builder:
     def _choose(
         self,
         case: str,
-        entries: list[dict[str, Any]],
+        entries: list[TracedPlan],
         names: dict[str, str],
         builds: Mapping[str, BuildDocument],
         plans: dict[str, dict[str, PlanDocument]],
@@ -196,12 +206,12 @@ class Builder:
                 message = f"{prefix}{e['type']}: {e['message']}"[:MESSAGE_LIMIT]
                 failures.append(Failure(str(e["kind"]), message, _line(e), case))
                 continue
-            steps = [s | {"kernel": names[s["kernel"]]} if "kernel" in s else s for s in entry["plan"]["steps"]]
+            steps = [_named(s, names) for s in entry["plan"]["steps"]]
             broken = next((p for s in steps if "kernel" in s and (p := self._problem(builds[s["kernel"]]))), "")
             if broken:
                 failures.append(Failure("build_error", f"{label}: {broken}", None, case))
                 continue
-            plans.setdefault(case, {})[label] = entry["plan"] | {"steps": steps}
+            plans.setdefault(case, {})[label] = {**entry["plan"], "steps": steps}
             configs[case, label] = config
         return failures
 
@@ -228,6 +238,10 @@ def _shared(cases: Cases, workers: int) -> list[Cases]:
     bounds = [len(pairs) * i // workers for i in range(workers + 1)]
     cut = [pairs[a:b] for a, b in itertools.pairwise(bounds) if a < b]
     return [{s: [n for k, n in part if k == s] for s, _ in part} for part in cut] or [cases]
+
+
+def _named(step: StepDocument, names: Mapping[str, str]) -> StepDocument:
+    return {**step, "kernel": names[step["kernel"]]} if "kernel" in step else step
 
 
 def _static(build: BuildDocument) -> Static:
@@ -258,7 +272,7 @@ def _counts(part: Traced) -> dict[str, int]:
     return {str(case): n for case, n in listed.items() if type(n) is int}
 
 
-def _label(sites: dict[str, Any], entries: list[dict[str, Any]], several: bool) -> tuple[str, dict[str, Any]]:
+def _label(sites: Mapping[str, Config], entries: list[TracedPlan], several: bool) -> tuple[str, Config]:
     """Return a name for a configuration: of all autotuned launches, those in which the entries differ.
 
     It says whose it is where `several` kernels are launched; so do its parameters where several are autotuned.
@@ -274,11 +288,11 @@ def _label(sites: dict[str, Any], entries: list[dict[str, Any]], several: bool) 
     return label, {f"{n}.{k}": v for n, c in parts.items() for k, v in c.items()}
 
 
-def _several(entry: dict[str, Any], names: Mapping[str, str], builds: Mapping[str, BuildDocument]) -> bool:
+def _several(entry: TracedPlan, names: Mapping[str, str], builds: Mapping[str, BuildDocument]) -> bool:
     """Return whether a plan launches kernels of several names."""
-    steps = entry.get("plan", {}).get("steps", ())
-    kernels = (builds[names[s["kernel"]]].get("kernel", {}) for s in steps if "kernel" in s)
-    return len({k.get("name") for k in kernels}) > 1
+    steps = entry["plan"]["steps"] if "plan" in entry else ()
+    launched = (builds[names[s["kernel"]]] for s in steps if "kernel" in s)
+    return len({b["kernel"]["name"] if "kernel" in b else None for b in launched}) > 1
 
 
 def kernel_key(ttgir: bytes, options: Mapping[str, Any], arch: int, version: str) -> str:
@@ -305,6 +319,6 @@ def limits_of(device: Device) -> validate.Limits:
     return validate.Limits(device.arch, device.smem_block, device.memory * 9 // 10, device.memory // 20)
 
 
-def _line(error: dict[str, Any]) -> int | None:
+def _line(error: TracedError) -> int | None:
     line = error.get("line")
     return line if type(line) is int else None

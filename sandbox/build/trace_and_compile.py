@@ -9,23 +9,57 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, cast
 
+from pgo_agent.sandbox import json_codec
 from pgo_agent.sandbox.bundle import decode, elf, validate
-from pgo_agent.sandbox.bundle.documents import BuildDocument, Options
+from pgo_agent.sandbox.bundle.documents import Config, Described, KernelDocument, Options, PlanDocument, Static
 from pgo_agent.sandbox.bundle.store import ContentStore, room
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import BadBundle
 from pgo_agent.sandbox.isolation.box import ATTEMPTS, Box, Ran, killed
+from pgo_agent.sandbox.json_codec import JsonObject
 from pgo_agent.sandbox.target import Target
 
 TRACE_SECONDS, COMPILE_SECONDS = 240.0, 600.0  # deadlines of one boxed process
 TELLING = 30.0  # seconds between two messages of progress
 KEPT = ("cubin", "ptx")  # artefacts that go in the content store beside the TTGIR
-LOCATED = (("texts", "ttgir"), ("located", "located"), ("ttir", "ttir"))  # of a trace: field -> suffix of its files
 LISTED = ("sass", "live")  # and these, of a build with line information
 Cases = Mapping[str, Sequence[str] | None]  # set (CASES, SMALL, HELD_OUT) -> names, None for all
-Traced = dict[str, Any]  # the tracer's answer, with the TTGIR under "texts"; or "error"
+
+
+class TracedKernel(TypedDict):
+    options: Options
+    shape: dict[str, int]
+
+
+class TracedError(TypedDict, total=False):
+    kind: str
+    type: str
+    message: str
+    line: int | None
+
+
+class TracedPlan(TypedDict, total=False):
+    """What one configuration of a case does."""
+
+    configs: dict[str, Config]  # autotuned launch -> its configuration
+    plan: PlanDocument
+    error: TracedError
+
+
+class Traced(TypedDict, total=False):
+    """The tracer's answer. A boxed process wrote it: whoever reads it must expect anything but these types."""
+
+    error: TracedError  # of the whole
+    described: Described
+    kernels: dict[str, TracedKernel]
+    traced: dict[str, dict[str, list[TracedPlan]]]  # set -> case -> configurations
+    listed: dict[str, int]  # case -> configurations that it has
+    texts: dict[str, bytes]  # key -> TTGIR
+    located: dict[str, bytes]  # and with locations
+    ttir: dict[str, bytes]
+    took: float  # seconds
 
 
 def place(folder: Path, target: Target, source: str) -> tuple[str, str]:
@@ -73,7 +107,7 @@ def trace(
             (folder / "request.json").write_text(json.dumps(request))
             ran = box.run("pgo_agent.sandbox.tracer", folder, TRACE_SECONDS)
             if not ran.killed:
-                return _read_trace(folder / "out", ran, located) | {"took": ran.seconds}
+                return {**_read_trace(folder / "out", ran, located), "took": ran.seconds}
     raise killed("tracing")
 
 
@@ -81,16 +115,21 @@ def _read_trace(out: Path, ran: Ran, located: bool) -> Traced:
     if ran.timed_out:
         return _error("timeout", f"the launcher ran for over {TRACE_SECONDS:.0f} s")
     try:
-        traced: Traced = validate.answer(out / "result.json")
+        traced = cast(Traced, validate.answer(out / "result.json"))
         if "error" in traced:
             e = traced["error"]
             return {"error": {"kind": str(e["kind"]), "message": str(e["message"]), "line": e["line"]}}
         names = [decode.sha(k) for k in traced["kernels"]]  # a path, otherwise
-        for field, suffix in LOCATED if located else LOCATED[:1]:
-            traced[field] = {k: validate.read(out / f"{k}.{suffix}", validate.ARTEFACT_LIMIT) for k in names}
+        traced["texts"] = _texts(out, names, "ttgir")
+        if located:
+            traced |= {"located": _texts(out, names, "located"), "ttir": _texts(out, names, "ttir")}
     except (BadBundle, ValueError, TypeError, KeyError, AttributeError):
         return _error("raised", f"the tracer left no answer\n{ran.output[-2000:]}")
     return traced
+
+
+def _texts(out: Path, names: Sequence[str], suffix: str) -> dict[str, bytes]:
+    return {k: validate.read(out / f"{k}.{suffix}", validate.ARTEFACT_LIMIT) for k in names}
 
 
 def _error(kind: str, message: str) -> Traced:
@@ -174,6 +213,10 @@ def _counting(out: Path, of: int, report: Callable[[str], None]) -> Iterator[Non
         counter.join()
 
 
+def _object(value: object) -> JsonObject:
+    return dict(json_codec.from_json(JsonObject, value))
+
+
 def _collect(contents: ContentStore, out: Path, key: str, ttgir: bytes, options: Mapping[str, Any], ran: Ran) -> str:
     """Put one kernel's build in the content store, or return its diagnostic. Neither when the process was killed
     first."""
@@ -185,8 +228,9 @@ def _collect(contents: ContentStore, out: Path, key: str, ttgir: bytes, options:
         files = {s: contents.put(validate.read(out / f"{key}.{s}", validate.ARTEFACT_LIMIT), s) for s in suffixes}
         files["ttgir"] = contents.put(ttgir, "ttgir")
         code = elf.code_id(contents.get(files["cubin"], "cubin"))
-        build: BuildDocument = {"kernel": answer["metadata"] | {"files": files}, "static": answer["static"]}
-        contents.put_build(key, {**build, "code_id": code, "options": dict(options)})
+        kernel = cast(KernelDocument, {**_object(answer["metadata"]), "files": files})
+        static = cast(Static, _object(answer["static"]))
+        contents.put_build(key, {"kernel": kernel, "static": static, "code_id": code, "options": dict(options)})
     except (BadBundle, ValueError, TypeError, KeyError, AttributeError):
         return "" if ran.killed else f"error: the compiler left no answer\n{ran.output[-2000:]}"
     return ""

@@ -58,11 +58,12 @@ def exchange(
         if ours != theirs:
             message = f"{what} must stay as the launch has it: {theirs}, not {ours}"
             raise Refused("rejected", message[:600])
-    options = next(p["kernels"][place.theirs]["options"] for p in parts if place.theirs in p["kernels"])
+    own = next(p["kernels"][place.theirs] for p in parts if place.theirs in p["kernels"])
+    options = own["options"]
     new = _same_lines(text, answer.printed).encode()
     for part in parts:
         _put(part, place.theirs, new)
-    parts[0]["kernels"][OWN], parts[0]["texts"][OWN] = {"options": options}, place.text.encode()
+    parts[0]["kernels"][OWN], parts[0]["texts"][OWN] = own, place.text.encode()
     return place.key, key_of(new, options)
 
 

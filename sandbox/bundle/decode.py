@@ -20,9 +20,11 @@ from pgo_agent.sandbox.bundle.schema import (
     Plan,
     Storage,
     Tensor,
+    TmaMeta,
     TorchName,
 )
 from pgo_agent.sandbox.errors import BadBundle
+from pgo_agent.sandbox.json_codec import JsonObject
 
 _ARITHMETIC = tuple(
     f"{op}.{of}" for name in ("add", "sub", "mul", "div") for op in (name, f"{name}_") for of in ("Tensor", "Scalar")
@@ -104,7 +106,12 @@ def listed(x: Any, most: int, what: str) -> list[Any]:
     return list(x)
 
 
-def keyed(x: Any, keys: set[str], what: str) -> dict[str, Any]:
+def keyed(x: Any, keys: set[str], what: str) -> JsonObject:
+    """Return an object that has exactly these fields. Raises BadBundle for anything else."""
+    return _keyed(x, keys, what)
+
+
+def _keyed(x: Any, keys: set[str], what: str) -> dict[str, Any]:
     need(type(x) is dict and set(x) == keys, f"{what} must have exactly the fields {', '.join(sorted(keys))}")
     return dict(x)
 
@@ -136,7 +143,7 @@ def sizes(x: Any, what: str) -> tuple[int, ...]:
 
 
 def tensor(x: Any) -> Tensor:
-    d = keyed(x, {"t", "dtype", "size", "stride", "offset"}, "tensor")
+    d = _keyed(x, {"t", "dtype", "size", "stride", "offset"}, "tensor")
     decoded = Tensor(
         integer(d["t"], 0, 4095, "storage index"),
         dtype(d["dtype"]),
@@ -157,7 +164,7 @@ def last_byte(t: Tensor) -> int:
 
 
 def _literal(x: Any) -> Literal:
-    d = keyed(x, {"literal", "size", "dtype"}, "literal")
+    d = _keyed(x, {"literal", "size", "dtype"}, "literal")
     values = tuple(scalar(v) for v in listed(d["literal"], 65536, "literal"))
     size = sizes(d["size"], "size")
     need(len(values) == math.prod(size), "a literal whose size does not fit its values")
@@ -165,7 +172,7 @@ def _literal(x: Any) -> Literal:
 
 
 def _descriptor(x: Any) -> Descriptor:
-    d = keyed(x, {"desc", "shape", "strides", "block", "padding", "tf32"}, "descriptor")
+    d = _keyed(x, {"desc", "shape", "strides", "block", "padding", "tf32"}, "descriptor")
     need(d["padding"] in ("zero", "nan") and type(d["tf32"]) is bool, "descriptor padding")
     return Descriptor(
         tensor(d["desc"]), sizes(d["shape"], "shape"), sizes(d["strides"], "strides"), d["padding"], d["tf32"]
@@ -178,7 +185,7 @@ def scalar(x: Any) -> Any:
         return x
     if type(x) is int:
         return integer(x, -(1 << 63), (1 << 64) - 1, "integer")
-    d = keyed(x, {"f"}, "number")
+    d = _keyed(x, {"f"}, "number")
     need(type(d["f"]) is str and len(d["f"]) < 40, "a float")
     try:
         return float.fromhex(d["f"])
@@ -206,13 +213,13 @@ def value(x: Any, depth: int = 0) -> Any:
 
 
 def _torch(x: Any) -> TorchName:
-    name = keyed(x, {"torch"}, "torch name")["torch"]
+    name = _keyed(x, {"torch"}, "torch name")["torch"]
     need(type(name) is str and name in _TORCH_NAMES, f"torch name {name!r:.40}")
     return TorchName(name)
 
 
 def _device(x: Any) -> OnDevice:
-    need(keyed(x, {"device"}, "device")["device"] == "cuda", "an op on another device")
+    need(_keyed(x, {"device"}, "device")["device"] == "cuda", "an op on another device")
     return OnDevice()
 
 
@@ -230,7 +237,7 @@ def flat(x: Any) -> list[Any]:
 
 def _step(x: Any) -> Op | Launch:
     if isinstance(x, dict) and "op" in x:
-        d = keyed(x, {"op", "args", "kwargs", "out"}, "op")
+        d = _keyed(x, {"op", "args", "kwargs", "out"}, "op")
         need(
             type(d["op"]) is str and d["op"] in OPS,
             f"the torch op {d['op']!r:.60} is not on the list that a plan may use",
@@ -239,7 +246,7 @@ def _step(x: Any) -> Op | Launch:
         kwargs = {kernel_name(k): value(v) for k, v in d["kwargs"].items()}
         out = tuple(tensor(t) for t in listed(d["out"], 8, "op results"))
         return Op(d["op"], tuple(value(a) for a in listed(d["args"], 16, "op arguments")), kwargs, out)
-    d = keyed(x, {"kernel", "grid", "signature", "args"}, "launch")
+    d = _keyed(x, {"kernel", "grid", "signature", "args"}, "launch")
     grid = listed(d["grid"], 3, "grid")
     need(len(grid) == 3, "a grid has three dimensions")
     gx, gy, gz = (integer(g, 0, m, "grid") for g, m in zip(grid, (2**31 - 1, 65535, 65535), strict=True))
@@ -250,12 +257,12 @@ def _step(x: Any) -> Op | Launch:
 
 def plan(x: Any) -> Plan:
     """Return a plan from its JSON. Raises BadBundle."""
-    d = keyed(x, {"inputs", "storages", "steps", "out"}, "plan")
+    d = _keyed(x, {"inputs", "storages", "steps", "out"}, "plan")
     need(type(d["inputs"]) is dict and len(d["inputs"]) <= 256, "inputs")
     inputs = {kernel_name(n): value(v) for n, v in d["inputs"].items()}
     storages = []
     for entry in listed(d["storages"], 4096, "storages"):
-        s = keyed(entry, {"kind", "nbytes"}, "storage")
+        s = _keyed(entry, {"kind", "nbytes"}, "storage")
         need(s["kind"] in ("input", "buffer", "made"), "kind of a storage")
         storages.append(Storage(s["kind"], integer(s["nbytes"], 0, 1 << 40, "storage size")))
     steps = tuple(_step(s) for s in listed(d["steps"], MOST_STEPS, "steps"))
@@ -264,7 +271,7 @@ def plan(x: Any) -> Plan:
 
 def kernel(x: Any) -> Kernel:
     """Return a kernel's launch metadata from its JSON. Raises BadBundle."""
-    d = keyed(x, set(Kernel.__dataclass_fields__), "kernel")
+    d = _keyed(x, set(Kernel.__dataclass_fields__), "kernel")
     for scratch in ("global_scratch", "profile_scratch"):
         integer(d[f"{scratch}_size"], 0, 1 << 22, scratch)
         among(d[f"{scratch}_align"], (1, 2, 4, 8, 16, 32, 64, 128, 256), f"{scratch} alignment")
@@ -291,7 +298,7 @@ def kernel(x: Any) -> Kernel:
     )
 
 
-def _tma_meta(x: Any) -> dict[str, Any]:
+def _tma_meta(x: Any) -> TmaMeta:
     need(
         type(x) is dict and {"swizzle", "elem_size", "elem_type", "block_size", "fp4_padded"} <= set(x),
         "descriptor metadata",
@@ -302,4 +309,4 @@ def _tma_meta(x: Any) -> dict[str, Any]:
     integer(x["elem_type"], 0, 15, "element type")
     among(x["elem_size"], (1, 2, 4, 8), "descriptor element")
     need(type(x["fp4_padded"]) is bool, "descriptor element")
-    return {k: x[k] for k in ("swizzle", "elem_size", "elem_type", "fp4_padded")} | {"block_size": block}
+    return TmaMeta(x["swizzle"], x["elem_size"], x["elem_type"], x["fp4_padded"], tuple(block))

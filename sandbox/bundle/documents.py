@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 
 from pgo_agent.sandbox.json_codec import JsonObject
 
-Config = dict[str, bool | int | float | str | None]  # parameters of a launch
+Config = JsonObject  # parameters of a launch; a tracer wrote them
 Options = JsonObject  # what a kernel is compiled with, by the names of Triton's options and ours
 
 
@@ -95,10 +95,10 @@ class Described(TypedDict, total=False):
 
     sets: dict[str, dict[str, JsonObject]]  # CASES, SMALL, HELD_OUT -> name -> parameters
     work: dict[str, dict[str, JsonObject]]  # set -> name -> operations and bytes
-    weights: dict[str, float] | None
+    weights: Any  # as the target has it
     nondeterministic: bool
     libraries: list[str]
-    launch_space: dict[str, list[Any]] | None
+    launch_space: Any
 
 
 class BuildDocument(TypedDict, total=False):

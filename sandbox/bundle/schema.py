@@ -79,7 +79,7 @@ class Storage:
 class Op:
     name: str  # one of OPS
     args: tuple[Any, ...]
-    kwargs: dict[str, Any]
+    kwargs: dict[str, object]
     out: tuple[Tensor, ...]
 
 
@@ -93,7 +93,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class Plan:
-    inputs: dict[str, Any]  # name -> Tensor or scalar, as inputs(case, generator) gave them
+    inputs: dict[str, object]  # name -> Tensor or scalar, as inputs(case, generator) gave them
     storages: tuple[Storage, ...]
     steps: tuple[Op | Launch, ...]
     out: tuple[Tensor, ...]
@@ -101,6 +101,17 @@ class Plan:
     @property
     def launches(self) -> list[Launch]:
         return [s for s in self.steps if isinstance(s, Launch)]
+
+
+@dataclass(frozen=True)
+class TmaMeta:
+    """How the compiler lays out what a host-made TMA descriptor loads."""
+
+    swizzle: int
+    elem_size: int  # bytes
+    elem_type: int
+    fp4_padded: bool
+    block_size: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -116,6 +127,6 @@ class Kernel:
     profile_scratch_align: int
     launch_cooperative_grid: bool
     launch_pdl: bool
-    tensordesc_meta: tuple[dict[str, Any], ...]
+    tensordesc_meta: tuple[TmaMeta, ...]
     triton: str  # version that compiled it
     files: dict[str, str]  # suffix -> SHA-256 of the artefact

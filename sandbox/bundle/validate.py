@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pgo_agent.sandbox import json_codec
 from pgo_agent.sandbox.bundle import decode, elf, schema
 from pgo_agent.sandbox.bundle.decode import flat, integer, need
 from pgo_agent.sandbox.bundle.schema import Descriptor, Kernel, Launch, Plan, Tensor
 from pgo_agent.sandbox.errors import BadBundle
+from pgo_agent.sandbox.json_codec import JsonObject
 
 JSON_LIMIT, ARTEFACT_LIMIT, IMAGES_LIMIT = 64 << 20, 32 << 20, 512 << 20  # bytes
 _POINTER, _BITS = 8, {"1": 1, "8": 1, "16": 2, "32": 4, "64": 8}
@@ -56,8 +58,9 @@ def load(manifest: Path, artefacts: Path, limits: Limits) -> Bundle:
         type(d["schema"]) is int and d["schema"] == schema.VERSION,
         f"schema {d['schema']!r:.20}, this version reads {schema.VERSION}",
     )
-    need(type(d["kernels"]) is dict and len(d["kernels"]) <= 4096, "kernels")
-    kernels = {decode.sha(k): decode.kernel(v) for k, v in d["kernels"].items()}
+    listed = d["kernels"]
+    need(isinstance(listed, dict) and len(listed) <= 4096, "kernels")
+    kernels = {decode.sha(k): decode.kernel(v) for k, v in json_codec.from_json(JsonObject, listed).items()}
     shared: dict[str, bytes] = {}
     for digest in {v.files["cubin"] for v in kernels.values()}:
         shared[digest] = artefact(artefacts, digest, "cubin")
@@ -113,7 +116,7 @@ def artefact(root: Path, digest: str, suffix: str) -> bytes:
     return data
 
 
-def answer(path: Path) -> dict[str, Any]:
+def answer(path: Path) -> JsonObject:
     """Return the JSON object that a boxed process left: any numbers, any nesting that Python reads. Raises
     BadBundle."""
     try:
@@ -130,7 +133,7 @@ def strict_json(raw: bytes) -> Any:
     def refuse(x: str) -> Any:
         raise BadBundle(f"{x[:40]} in JSON: numbers are integers, floats are written as hex")
 
-    def once(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    def once(pairs: Iterable[tuple[str, Any]]) -> JsonObject:
         items = list(pairs)
         need(len(dict(items)) == len(items), "a key twice in JSON")
         return dict(items)
@@ -217,7 +220,7 @@ def _check_launch(launch: Launch, kernels: dict[str, Kernel], tables: dict[str, 
     descriptors = [s for s in flat(launch.signature) if s.startswith("tensordesc")]
     need(len(descriptors) == len(k.tensordesc_meta), "one descriptor metadata for each descriptor")
     for s, meta in zip(descriptors, k.tensordesc_meta, strict=True):
-        need(s.split("]")[0].count(",") + 1 == len(meta["block_size"]), "descriptor rank")
+        need(s.split("]")[0].count(",") + 1 == len(meta.block_size), "descriptor rank")
 
 
 def _check_argument(kind: Any, arg: Any) -> None:

@@ -151,7 +151,7 @@ class _Launch:
     """One launch. One thread runs at a time; the others wait for their turn."""
 
     def __init__(
-        self, blocks: Blocks, fn: Callable[..., Any], args: dict[str, Any], grid: tuple[int, int, int]
+        self, blocks: Blocks, fn: Callable[..., Any], args: dict[str, object], grid: tuple[int, int, int]
     ) -> None:
         self.blocks = blocks
         self.fn, self.args, self.grid = fn, args, grid

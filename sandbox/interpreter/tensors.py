@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pgo_agent.sandbox import json_codec
 from pgo_agent.sandbox.bundle import decode, schema, validate
+from pgo_agent.sandbox.json_codec import JsonObject
 
 FILES_LIMIT = 8 << 30  # bytes of all storages together, by default
 
 
-def save(values: dict[str, Any], folder: Path, name: str) -> dict[str, Any]:
+def save(values: dict[str, object], folder: Path, name: str) -> dict[str, object]:
     """Write the storages of `values` below `folder`; return the JSON that `load` takes."""
     storages: list[int] = []
     described = {n: _describe(v, storages, folder, name) for n, v in values.items()}
@@ -48,8 +50,8 @@ def plain(raw: bytes) -> Any:
 
 
 def load(
-    described: dict[str, Any], folder: Path, most: int = FILES_LIMIT, storage: Callable[[bytes], Any] = plain
-) -> dict[str, Any]:
+    described: dict[str, object], folder: Path, most: int = FILES_LIMIT, storage: Callable[[bytes], Any] = plain
+) -> dict[str, object]:
     """Return the values that `save` described, at most `most` bytes; `storage` makes a storage of bytes.
 
     Raises BadBundle, KeyError, TypeError or AttributeError for what `save` does not write.
@@ -61,10 +63,10 @@ def load(
         raw = validate.read(folder / f"{name}.{i}.bin", left)
         left -= len(raw)
         storages.append(storage(raw))
-    return {n: _restore(v, storages, most) for n, v in described["values"].items()}
+    return {n: _restore(v, storages, most) for n, v in json_codec.from_json(JsonObject, described["values"]).items()}
 
 
-def changed(values: dict[str, Any], described: dict[str, Any], folder: Path) -> list[str]:
+def changed(values: dict[str, object], described: dict[str, object], folder: Path) -> list[str]:
     """Return the names of values whose tensors differ from the files, bit by bit."""
     return [n for n, before in load(described, folder).items() if not same(values[n], before)]
 
@@ -82,7 +84,7 @@ def _bits(t: Any) -> Any:
     return t.contiguous().reshape(-1).view(torch.uint8)
 
 
-def _restore(v: dict[str, Any], storages: list[Any], most: int) -> Any:
+def _restore(v: Any, storages: list[Any], most: int) -> Any:
     if "list" in v:
         return [_restore(x, storages, most) for x in v["list"]]
     if "plain" in v:

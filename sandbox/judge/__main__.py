@@ -64,8 +64,8 @@ def serve(replies: TextIO, cpu: bool) -> None:
     with heavy():
         worker = _worker(cpu, announce)
     for line in sys.stdin:
-        question = questions.read(json.loads(line))
         try:
+            question = questions.read(json.loads(line))
             answer = getattr(worker, question.do)(question)
             worker.rest()
             say({"answer": answer.as_json()})

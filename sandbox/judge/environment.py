@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from pgo_agent.sandbox.judge.launches import cuda_driver
-from pgo_agent.sandbox.judge.questions import Environment
+from pgo_agent.sandbox.judge.machine import Environment
 
 
 def healthy(device: Any) -> None:

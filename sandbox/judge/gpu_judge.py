@@ -22,7 +22,8 @@ from pgo_agent.sandbox.judge import gpus, questions
 from pgo_agent.sandbox.judge.gpu_lock import GpuLock
 from pgo_agent.sandbox.judge.gpus import Gpu, visible_gpu, visible_gpus
 from pgo_agent.sandbox.judge.interface import Ended, NoStart, always, of_ended
-from pgo_agent.sandbox.judge.questions import NOWHERE, Environment, Question
+from pgo_agent.sandbox.judge.machine import NOWHERE, Environment
+from pgo_agent.sandbox.judge.questions import Question
 from pgo_agent.sandbox.judge.worker_process import Process
 from pgo_agent.sandbox.target import Target
 

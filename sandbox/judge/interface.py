@@ -12,7 +12,8 @@ from pgo_agent.sandbox.errors import EnvironmentFault
 from pgo_agent.sandbox.gate.coverage import HELD_OUT
 from pgo_agent.sandbox.gate.reason import quoted
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
-from pgo_agent.sandbox.judge.questions import Environment, Question
+from pgo_agent.sandbox.judge.machine import Environment
+from pgo_agent.sandbox.judge.questions import Question
 from pgo_agent.sandbox.target import Target
 
 T = TypeVar("T")

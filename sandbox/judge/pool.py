@@ -19,7 +19,8 @@ from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 from pgo_agent.sandbox.judge.gpu_lock import POLL
 from pgo_agent.sandbox.judge.gpus import Gpu
 from pgo_agent.sandbox.judge.interface import Ended, NoStart, Verdicts, always
-from pgo_agent.sandbox.judge.questions import NOWHERE, Environment, Question
+from pgo_agent.sandbox.judge.machine import NOWHERE, Environment
+from pgo_agent.sandbox.judge.questions import Question
 from pgo_agent.sandbox.judge.wait_clock import Standstill
 from pgo_agent.sandbox.target import Target
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from pgo_agent.sandbox import json_codec
-from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.gate.verdict import Judgement
 from pgo_agent.sandbox.json_codec import OPTIONAL, JsonObject, Record
+from pgo_agent.sandbox.judge.machine import Environment
+from pgo_agent.sandbox.judge.references import BundleRef, PlanRef, Side, Whole
 
 CHECK_SECONDS = 120.0  # for one candidate on all small cases in the interpreter, unless a question says otherwise
 A_co = TypeVar("A_co", covariant=True)
@@ -29,43 +30,6 @@ class Question(Record, Generic[A_co]):
 
 
 # what is asked about --------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class BundleRef(Record):
-    """A bundle of a workspace."""
-
-    id: str
-    manifest: str  # path
-    artefacts: str  # folder
-
-
-@dataclass(frozen=True)
-class Whole(Record):
-    """All plans of a bundle."""
-
-    bundle: BundleRef
-
-
-@dataclass(frozen=True)
-class PlanRef(Record):
-    """One plan of a bundle, of the case that it is given for."""
-
-    bundle: BundleRef
-    choice: str
-
-
-Side = dict[str, PlanRef]  # case -> what is launched in it
-
-
-def bundle_ref(contents: ContentStore, bundle: str) -> BundleRef:
-    """Return how a command names a bundle of a workspace."""
-    return BundleRef(bundle, str(contents.bundle(bundle).resolve()), str(contents.artefacts.resolve()))
-
-
-def plan_ref(contents: ContentStore, bundle: str, choice: str) -> PlanRef:
-    """Return how a command names a plan of such a bundle."""
-    return PlanRef(bundle_ref(contents, bundle), choice)
 
 
 @dataclass(frozen=True)
@@ -93,38 +57,6 @@ class Nothing(Record):
 
 
 # the process ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Environment(Record):
-    """The machine that judges, which every recorded result names. Fields of an older or another judge may be absent."""
-
-    gpu: str | None = field(default="", metadata=OPTIONAL)  # name; None: there is none; empty: nothing was judged yet
-    cuda_uuid: str = field(default="", metadata=OPTIONAL)  # as CUDA reports it; `uuid` is what the process was given
-    arch: int = field(default=0, metadata=OPTIONAL)
-    sms: int = field(default=0, metadata=OPTIONAL)
-    memory: int = field(default=0, metadata=OPTIONAL)  # bytes
-    driver: str | None = field(default=None, metadata=OPTIONAL)
-    cuda_driver: str = field(default="", metadata=OPTIONAL)
-    torch: str = field(default="", metadata=OPTIONAL)
-    triton: str | None = field(default="", metadata=OPTIONAL)  # None: not installed there
-    python: str = field(default="", metadata=OPTIONAL)
-    tflops: float | None = field(default=None, metadata=OPTIONAL)  # measured peaks
-    gbps: float | None = field(default=None, metadata=OPTIONAL)
-    uuid: str = field(default="", metadata=OPTIONAL)
-    index: str = field(default="", metadata=OPTIONAL)
-
-    @property
-    def peaks(self) -> dict[str, float | None]:
-        """Unit -> what the GPU was seen to reach; None: not measured."""
-        return {"TFLOP/s": self.tflops, "GB/s": self.gbps}
-
-    def __bool__(self) -> bool:
-        """Whether anything was judged."""
-        return self != Environment()
-
-
-NOWHERE = Environment()  # before anything was judged
 
 
 @dataclass(frozen=True)

@@ -2,19 +2,19 @@
 
 import time
 from dataclasses import replace
-from typing import Any
 
 from pgo_agent.sandbox.gate.coverage import Coverage
 from pgo_agent.sandbox.gate.evidence import Evidence
 from pgo_agent.sandbox.gate.reason import Reason
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
+from pgo_agent.sandbox.json_codec import JsonObject
 
 
 class Clock:
     """Times the stages of one judgement, from its start."""
 
     def __init__(self) -> None:
-        self.stages: list[dict[str, Any]] = []
+        self.stages: list[JsonObject] = []
         self.since = time.monotonic()
 
     def passed(self, stage: str, why: Reason, coverage: Coverage) -> None:

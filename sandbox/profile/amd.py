@@ -9,13 +9,13 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from pgo_agent.sandbox import json_codec
 from pgo_agent.sandbox.bundle import validate
 from pgo_agent.sandbox.bundle.store import room
 from pgo_agent.sandbox.errors import BadBundle
 from pgo_agent.sandbox.isolation.box import ATTEMPTS, Ran, killed
-from pgo_agent.sandbox.json_codec import Record
+from pgo_agent.sandbox.json_codec import JsonObject, Record
 from pgo_agent.sandbox.profile import amdgcn, backend, memo
 from pgo_agent.sandbox.profile.backend import (
     Backend,
@@ -131,13 +131,14 @@ def assembled(bench: Workbench, ttir: Artefact, warps: int, ctas: int, arch: str
 
 def _collected(bench: Workbench, out: Path, ran: Ran) -> Assembly:
     try:
-        answer: dict[str, Any] = validate.answer(out / "kernel.json")
+        answer: JsonObject = validate.answer(out / "kernel.json")
         if "error" in answer:
             room(bench.contents.root)
             return Assembly((), "", 0, str(answer["error"])[:4000] or "error: the compiler gave no reason")
         files = (validate.read(out / f"kernel.{s}", validate.ARTEFACT_LIMIT) for s in LEFT)
         artefacts = tuple(Artefact.put(bench.contents, data, s) for data, s in zip(files, LEFT, strict=True))
-        return Assembly(artefacts, str(answer["facts"]["name"]), int(answer["facts"]["shared"]), "")
+        facts = json_codec.from_json(dict[str, str | int], answer["facts"])
+        return Assembly(artefacts, str(facts["name"]), int(facts["shared"]), "")
     except (BadBundle, ValueError, TypeError, KeyError, AttributeError):
         return Assembly((), "", 0, f"error: the compiler left no answer\n{ran.output[-2000:]}")
 

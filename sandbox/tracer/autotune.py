@@ -14,13 +14,13 @@ from triton.runtime.errors import OutOfResources, PTXASError
 SKIPPED = (OutOfResources, PTXASError, CompileTimeAssertionFailure)  # what Triton's own autotuner passes over
 
 
-def describe(config: Config) -> dict[str, Any]:
+def describe(config: Config) -> dict[str, object]:
     """Return a config as plain values, without what equals the default of None."""
     fixed = {n: getattr(config, n) for n in ("num_warps", "num_stages", "num_ctas", "maxnreg")}
     return dict(config.kwargs) | {n: v for n, v in fixed.items() if v is not None and not (n == "num_ctas" and v == 1)}
 
 
-def label(config: dict[str, Any]) -> str:
+def label(config: dict[str, object]) -> str:
     return " ".join(f"{k}={v}" for k, v in config.items())
 
 
@@ -48,7 +48,7 @@ class Sites:
 
         Autotuner.run = run
 
-    def _launch(self, tuner: Autotuner, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _launch(self, tuner: Autotuner, args: tuple[Any, ...], kwargs: dict[str, object]) -> Any:
         site = self._site(tuner, kwargs)
         configs = tuner.prune_configs(kwargs) if len(tuner.configs) > 1 else tuner.configs
         self.configs.setdefault(site, list(configs))
@@ -69,7 +69,7 @@ class Sites:
         raise RuntimeError(f"{site}: no configuration is left after pruning")
 
     @staticmethod
-    def _try(tuner: Autotuner, config: Config, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _try(tuner: Autotuner, config: Config, args: tuple[Any, ...], kwargs: dict[str, object]) -> Any:
         tuner.best_config = config
         clash = kwargs.keys() & config.kwargs.keys()
         if clash:
@@ -79,7 +79,7 @@ class Sites:
         return tuner.fn.run(*args, **kwargs, **config.all_kwargs())
 
     @staticmethod
-    def _site(tuner: Autotuner, kwargs: dict[str, Any]) -> str:
+    def _site(tuner: Autotuner, kwargs: dict[str, object]) -> str:
         arguments = {k: v for k, v in {**tuner.nargs, **kwargs}.items() if k in tuner.arg_names}
         key = [arguments[k] for k in tuner.keys if k in arguments]
         key += [str(v.dtype) for v in arguments.values() if hasattr(v, "dtype")]

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import triton.language as tl
 from pgo_agent.sandbox.bundle.schema import MOST_STEPS
+from pgo_agent.sandbox.json_codec import JsonObject
 from pgo_agent.sandbox.tracer import custom_ops
 from pgo_agent.sandbox.tracer.fake_cuda_api import Refusals
 from pgo_agent.sandbox.tracer.fake_gpu import Addresses
@@ -43,8 +44,8 @@ class Recorder(TorchDispatchMode):
         self.reset()
 
     def reset(self) -> None:
-        self.storages: list[dict[str, Any]] = []
-        self.steps: list[dict[str, Any]] = []
+        self.storages: list[JsonObject] = []
+        self.steps: list[JsonObject] = []
         self._index: dict[int, int] = {}
         self._literals: dict[int, Any] = {}
         self._changed: set[int] = set()  # storages of host tensors that an op wrote to
@@ -62,7 +63,7 @@ class Recorder(TorchDispatchMode):
             self.storages.append({"kind": kind, "nbytes": t.untyped_storage().nbytes()})
         return self._index[key]
 
-    def ref(self, t: Any, kind: str | None = None) -> dict[str, Any]:
+    def ref(self, t: Any, kind: str | None = None) -> JsonObject:
         if id(t) in self._literals:
             return self._literal(t)
         if t.device.type != "cuda":
@@ -75,7 +76,7 @@ class Recorder(TorchDispatchMode):
             "offset": t.storage_offset(),
         }
 
-    def _literal(self, t: Any) -> dict[str, Any]:
+    def _literal(self, t: Any) -> JsonObject:
         if t.untyped_storage()._cdata in self._changed:
             self.refusals.refuse("a host tensor that was changed after it was made")
         with no_dispatch():
@@ -106,7 +107,7 @@ class Recorder(TorchDispatchMode):
             return self._descriptor(a)
         return self.refusals.refuse(f"an argument of type {type(a).__name__}")
 
-    def _descriptor(self, a: Any) -> dict[str, Any]:
+    def _descriptor(self, a: Any) -> JsonObject:
         return {
             "desc": self.ref(a.base),
             "shape": list(a.shape),
@@ -159,7 +160,7 @@ class Recorder(TorchDispatchMode):
         self._storages(outs, "made")
         self.add(step | {"out": [self.ref(t) for t in outs]})
 
-    def add(self, step: dict[str, Any]) -> None:
+    def add(self, step: JsonObject) -> None:
         """Add a step to the plan. Refuses a step over the limit, rather than record a million until the deadline."""
         if len(self.steps) >= MOST_STEPS:
             self.refusals.refuse(f"more than {MOST_STEPS} launches and torch ops")

@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pgo_agent.sandbox import json_codec
 from pgo_agent.sandbox.bundle import validate
 from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.errors import BadBundle
 from pgo_agent.sandbox.isolation.box import ATTEMPTS, Box, killed
+from pgo_agent.sandbox.json_codec import JsonObject
 from pgo_agent.sandbox.ttgir.token_lists import locations
 from pgo_agent.sandbox.ttgir.tokens import Unreadable, tokens
 
@@ -97,7 +99,7 @@ def _answer(out: Path, key: str, output: str) -> Answer:
         answer = validate.answer(out / f"{key}.json")
         message = str(answer.get("error", ""))
         printed = "" if message else validate.read(out / f"{key}.ttgir", validate.ARTEFACT_LIMIT).decode()
-        facts = dict(answer.get("facts", {}))
+        facts = json_codec.from_json(JsonObject, answer.get("facts", {}))
     except (BadBundle, ValueError, TypeError, AttributeError):
         return Answer("", (Diagnostic(0, 0, "error", f"Triton's parser left no answer\n{output[-2000:]}"),))
     return Answer(printed, _diagnostics(message), facts)

@@ -57,7 +57,8 @@ def advised(
         device, chosen = devices.find("h200"), box.choose()
         builder, judge = Builder(found, device, chosen, store.contents), GpuJudge(found, gpu=None)
         model = cast.pop("optimizer")
-        ctx = Context(store, store.run(NAME), found, device, builder, None, model, judge, events.append, cast)
+        told = lambda e: events.append(e.as_json())  # noqa: E731
+        ctx = Context(store, store.run(NAME), found, device, builder, None, model, judge, told, cast)
         yield Advised(ctx, server, events)
 
 

@@ -78,7 +78,8 @@ def asking(folder: Path, replies: Sequence[str], width: int = 1) -> Iterator[Ask
         builder = Builder(found, device, box.choose("auto"), store.contents)
         model, events = ServerModel("tiny", server.url, "k"), list[dict[str, Any]]()
         cpu = GpuJudge(found, gpu=None)
-        ctx = Context(store, store.run(run), found, device, builder, None, model, cpu, events.append)
+        told = lambda e: events.append(e.as_json())  # noqa: E731
+        ctx = Context(store, store.run(run), found, device, builder, None, model, cpu, told)
         try:
             yield Asked(ctx, server, events)
         finally:

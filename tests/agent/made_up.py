@@ -21,7 +21,7 @@ from pgo_agent.sandbox.build.builder import limits_of
 from pgo_agent.sandbox.bundle import validate
 from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.judge.interface import Ended
-from pgo_agent.sandbox.judge.questions import Environment
+from pgo_agent.sandbox.judge.machine import Environment
 from pgo_agent.sandbox.judge.spool.folder import Folder
 from pgo_agent.sandbox.judge.spool.server import Worker
 

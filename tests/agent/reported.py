@@ -29,7 +29,8 @@ from pgo_agent.sandbox.gate.reason import NONE, plain
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
-from pgo_agent.sandbox.judge.questions import Environment, Final, Timed
+from pgo_agent.sandbox.judge.machine import Environment
+from pgo_agent.sandbox.judge.questions import Final, Timed
 from pgo_agent.sandbox.judge.results.deviation import Error
 from pgo_agent.sandbox.judge.results.error_bounds import Bound
 from pgo_agent.sandbox.judge.results.numerics import Comparison

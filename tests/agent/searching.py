@@ -24,7 +24,7 @@ from pgo_agent.sandbox.gate.reason import plain
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
-from pgo_agent.sandbox.judge.questions import Environment
+from pgo_agent.sandbox.judge.machine import Environment
 
 from tests.agent.baselines import baseline, point
 from tests.agent.proposed import proposed

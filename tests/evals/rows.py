@@ -8,7 +8,7 @@ from typing import Any
 
 from pgo_agent.evals.nightly.row import Case, Row, Tried, Winner
 from pgo_agent.evals.runner.folders import RESULTS
-from pgo_agent.sandbox.judge.questions import Environment
+from pgo_agent.sandbox.judge.machine import Environment
 
 RECORDED = sorted(RESULTS.glob("*.jsonl"))
 FA_FWD = RESULTS / "fa_fwd-claude-h200.jsonl"

@@ -17,7 +17,7 @@ from pgo_agent.evals.nightly.report import mean, slower
 from pgo_agent.evals.tables import tables
 from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.errors import UsageFault
-from pgo_agent.sandbox.judge.questions import Environment
+from pgo_agent.sandbox.judge.machine import Environment
 
 from tests.evals.rows import RECORDED, RESULTS, case, failed, night, row
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from pgo_agent.agent.run.events import Event, Phase
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.evals.runner import parallel
 
@@ -125,21 +126,21 @@ def test_no_process_at_all_is_no_number_of_them(tmp_path: Path) -> None:
 def test_what_a_process_prints_is_read_to_its_end_even_where_nobody_can_be_told(tmp_path: Path) -> None:
     """A full pipe would keep a run of hours, and its GPU."""
     chatty = [sys.executable, "-c", "print('no event'); print('x' * 1_000_000)"]
-    quiet = [sys.executable, "-c", 'print(\'{"type": "phase"}\')']
+    quiet = [sys.executable, "-c", 'print(\'{"type": "phase", "doing": "it"}\')']
     processes = {
         name: subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         for name, command in (("1", chatty), ("2", quiet))
     }
-    told: list[dict[str, object]] = []
+    told: list[Event] = []
     assert parallel._heard(processes, parallel._telling(told.append, True)) == [0, 0]
-    assert told == [{"type": "phase", "workspace": "at-once/2"}]
+    assert told == [Event(Phase(doing="it"), workspace="at-once/2")]
 
 
 def test_a_feed_that_breaks_ends_the_wait_for_all(tmp_path: Path) -> None:
     def broken(_event: object) -> None:
         raise BrokenPipeError
 
-    event = 'print(\'{"type": "phase"}\', flush=True)'
+    event = 'print(\'{"type": "phase", "doing": "it"}\', flush=True)'
     commands = {"1": "import time; time.sleep(60)", "2": event}
     processes = {n: subprocess.Popen([sys.executable, "-c", c], stdout=-1, text=True) for n, c in commands.items()}
     with pytest.raises(BrokenPipeError):

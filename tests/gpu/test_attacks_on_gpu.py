@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
-from pgo_agent.sandbox.judge import questions
-from pgo_agent.sandbox.judge.questions import bundle_ref
+from pgo_agent.sandbox.judge import questions, references
 
 from tests.agent.breaking import database
 from tests.agent.command_line import pgo
@@ -162,8 +161,8 @@ class Whole(Gate):
     """As Gate, with every configuration and every case."""
 
     def judged(self, source: str) -> Judgement:
-        bundle = bundle_ref(self.contents, self.build(source, None).bundle)
-        return self.judge.verdict(questions.Judge.of(questions.Whole(bundle), self._against()))
+        bundle = references.bundle_ref(self.contents, self.build(source, None).bundle)
+        return self.judge.verdict(questions.Judge.of(references.Whole(bundle), self._against()))
 
     def confirmed(self, source: str) -> Judgement:
         """In the first of its configurations, whichever is the fastest."""

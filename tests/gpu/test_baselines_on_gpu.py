@@ -14,7 +14,8 @@ from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge, visible_gpu
-from pgo_agent.sandbox.judge.questions import Hello, Sweep, SweepEntry, SweptEntry, bundle_ref
+from pgo_agent.sandbox.judge.questions import Hello, Sweep, SweepEntry, SweptEntry
+from pgo_agent.sandbox.judge.references import bundle_ref
 
 from tests.agent.command_line import Done, pgo
 from tests.conftest import TARGETS

@@ -9,7 +9,8 @@ from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge, visible_gpu
-from pgo_agent.sandbox.judge.questions import Final, Hello, Timed, plan_ref
+from pgo_agent.sandbox.judge.questions import Final, Hello, Timed
+from pgo_agent.sandbox.judge.references import plan_ref
 from pgo_agent.sandbox.target import COMPILED
 
 from tests.conftest import TARGETS

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from pgo_agent.sandbox import target
-from pgo_agent.sandbox.judge.questions import Sweep, SweepEntry, bundle_ref
+from pgo_agent.sandbox.judge.questions import Sweep, SweepEntry
+from pgo_agent.sandbox.judge.references import bundle_ref
 from pgo_agent.sandbox.profile.backend import Workbench
 from pgo_agent.sandbox.profile.counters import metrics
 from pgo_agent.sandbox.profile.counters.collect import take

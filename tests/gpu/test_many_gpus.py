@@ -23,8 +23,9 @@ from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.judge import gpus
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 from pgo_agent.sandbox.judge.gpu_lock import GpuLock
+from pgo_agent.sandbox.judge.machine import Environment
 from pgo_agent.sandbox.judge.pool import GpuPool
-from pgo_agent.sandbox.judge.questions import Environment, Peaks
+from pgo_agent.sandbox.judge.questions import Peaks
 
 from tests.agent import breaking
 from tests.agent.command_line import command, pgo, write

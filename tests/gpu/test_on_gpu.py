@@ -21,19 +21,8 @@ from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.judge import questions
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge, visible_gpu
-from pgo_agent.sandbox.judge.questions import (
-    Against,
-    Idle,
-    PeakRates,
-    Peaks,
-    Problem,
-    Race,
-    Side,
-    Sweep,
-    SweepEntry,
-    bundle_ref,
-    plan_ref,
-)
+from pgo_agent.sandbox.judge.questions import Against, Idle, PeakRates, Peaks, Problem, Race, Sweep, SweepEntry
+from pgo_agent.sandbox.judge.references import Side, Whole, bundle_ref, plan_ref
 from pgo_agent.sandbox.judge.results import memcheck
 
 ROOT = Path(__file__).parents[2]
@@ -86,7 +75,7 @@ class Gate:
         shipped, candidate = self.build(self.builder.target.source, 1), self.build(source, 1)
         side = first_of(self, shipped)
         against = Against(side, side, side, (PUBLIC,), (HELD_OUT,), None)
-        bundle = questions.Whole(bundle_ref(self.contents, candidate.bundle))
+        bundle = Whole(bundle_ref(self.contents, candidate.bundle))
         return self.judge.verdict(questions.Judge.of(bundle, against))
 
 

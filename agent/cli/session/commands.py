@@ -7,6 +7,7 @@ Faults, which the session prints before it goes on.
 import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Unpack
 
 from pgo_agent.agent import text as printable
 from pgo_agent.agent.cli.session import editor, parse_input
@@ -208,7 +209,7 @@ def _apply(c: SessionController, typed: TypedCommand, confirm: Confirm) -> None:
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-def _ask(c: SessionController, kind: Kind, /, **body: object) -> None:
+def _ask(c: SessionController, kind: Kind, /, **body: Unpack[user_requests.Body]) -> None:
     user_requests.add(c.store, c.run.id, kind, body)
 
 

@@ -10,9 +10,10 @@ from enum import StrEnum
 from typing import Any
 
 from pgo_agent.agent import text as printable
-from pgo_agent.agent.cli.session.worker_process import Event, Running
+from pgo_agent.agent.cli.session.worker_process import Running
 from pgo_agent.agent.exit_codes import Exit
 from pgo_agent.agent.run import steering
+from pgo_agent.agent.run.events import Error, Event, RunStarted
 from pgo_agent.agent.run.record.run import Run
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import STATES
@@ -53,7 +54,7 @@ class SessionController:
         self.wake: Callable[[], None] = lambda: None  # wakes who waits for a line, to check whether to end
         self._job, self._progress, self._lock = job, progress.Progress(Console(), live=False), threading.RLock()
         self._process: Running | None = None
-        self._fault: Event = {}
+        self._fault: Error | None = None
         self._begun = False  # whether any process started the run itself
         self._held: list[Event] | None = None  # events that wait while an editor has the terminal
         self._free = threading.Event()  # set while no editor has it
@@ -99,7 +100,7 @@ class SessionController:
 
     def _event(self, event: Event) -> None:
         self.watch(event)
-        self._begun = self._begun or event["type"] == "run.started"
+        self._begun = self._begun or isinstance(event.told, RunStarted)
         with self._lock:
             if self._held is not None:
                 self._held.append(event)
@@ -107,8 +108,8 @@ class SessionController:
         self._show(event)
 
     def _show(self, event: Event) -> None:
-        if event["type"] == "error":
-            self._fault = event
+        if isinstance(event.told, Error):
+            self._fault = event.told
         else:
             self._progress(_printable(event))
 
@@ -120,7 +121,7 @@ class SessionController:
             raise UsageFault(f"it is {self.state}", "/pause stops it" if self.state is SessionState.RUNNING else "wait")
         if self.state is SessionState.COMPLETE:
             raise UsageFault(f"run {self.watch.run} is complete", "`pgo-agent session FILE` starts another")
-        self.state, self._fault, self.watch.doing = SessionState.RUNNING, {}, ""
+        self.state, self._fault, self.watch.doing = SessionState.RUNNING, None, ""
         self._process = Running(self._job(self.watch.run), self._event, self._ended)
 
     def pause(self) -> None:
@@ -182,13 +183,13 @@ class SessionController:
         begun = run is not None and self._begun
         self.state, self.code = (SessionState.PAUSED if begun else SessionState.REFUSED), code
         self.leaving = self.leaving or not begun
-        if begun:
-            self.say(f"error: {self._fault['message']}\n  -> {self._fault['hint']}")
+        if begun and self._fault:
+            self.say(f"error: {self._fault.message}\n  -> {self._fault.hint}")
 
     @property
-    def fault(self) -> Event:
-        """Return the fault that kept the run from beginning; empty when it began."""
-        return self._fault if self.state is SessionState.REFUSED else {}
+    def fault(self) -> Error | None:
+        """Return the fault that kept the run from beginning; None when it began."""
+        return self._fault if self.state is SessionState.REFUSED else None
 
 
 def _stopped(code: int, output: str) -> str:

@@ -16,6 +16,7 @@ from pgo_agent.agent.run import incumbent, target_file
 from pgo_agent.agent.run.record.candidate import candidate_id
 from pgo_agent.agent.run.record.run import Run
 from pgo_agent.agent.run.record.store import Store
+from pgo_agent.agent.run.record.user_requests import Body
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 from pgo_agent.sandbox.isolation import box
 
@@ -52,7 +53,7 @@ def edit(store: Store, run: Run, which: str) -> Path:
     raise UsageFault("nothing changed: nothing is submitted", "save another text to have it judged")
 
 
-def submission(store: Store, run: Run, path: Path, which: str) -> dict[str, str]:
+def submission(store: Store, run: Run, path: Path, which: str) -> Body:
     """Return the body of a request for a file. Raises UsageFault as `check` does, and for a text that the run has."""
     submitted = check.read(path, target_file.unmoved(run))
     box.choose(run.settings.sandbox, run.settings.python).admit(untrusted=True)

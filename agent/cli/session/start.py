@@ -49,7 +49,7 @@ def _session(c: SessionController, run: Run | None) -> int:
             c.close()
     if c.fault:
         kind = UsageFault if c.code == Exit.USAGE else EnvironmentFault
-        raise kind(c.fault["message"], c.fault["hint"])
+        raise kind(c.fault.message, c.fault.hint)
     if c.state is not SessionState.COMPLETE and c.watch.run:
         print(f"nothing is lost. Go on with: pgo-agent session {c.watch.run}")
     return c.code

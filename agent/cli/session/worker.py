@@ -14,7 +14,7 @@ import typer
 from pgo_agent.agent.cli import parent_watch, runner
 from pgo_agent.agent.commands import optimize
 from pgo_agent.agent.exit_codes import Exit
-from pgo_agent.agent.run.context import Emit
+from pgo_agent.agent.run.events import Emit
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.sandbox.json_codec import Record

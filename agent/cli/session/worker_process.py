@@ -11,9 +11,9 @@ import tempfile
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
-Event = dict[str, Any]
+from pgo_agent.agent.run.events import Event
+
 OUTPUT_BYTES = 4000  # of the end of its standard error
 
 
@@ -57,7 +57,7 @@ class Running:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             with suppress(ValueError):  # cut off by a kill
-                self._on_event(json.loads(line))
+                self._on_event(Event.from_json(json.loads(line)))
         code = self._process.wait()
         with self._errors as errors:
             errors.seek(0, 2)

@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 from pgo_agent.agent import text as printable
 from pgo_agent.agent.llm.models.types import FREE, OPTIMIZER, Form, Gone, Reply, count, signed, whole
 from pgo_agent.sandbox.errors import UsageFault
+from pgo_agent.sandbox.json_codec import JsonObject
 
 if TYPE_CHECKING:
     import openai
@@ -201,9 +202,9 @@ def _shown(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
-def _fields(form: Form, refused: Collection[str]) -> dict[str, Any]:
+def _fields(form: Form, refused: Collection[str]) -> JsonObject:
     """The fields of a request beside model and messages."""
-    fields: dict[str, Any] = {}
+    fields: JsonObject = {}
     if form.schema is not None and SCHEMA not in refused:
         schema = {"name": "reply", "strict": True, "schema": dict(form.schema)}
         fields[SCHEMA] = {"type": "json_schema", "json_schema": schema}

@@ -7,10 +7,10 @@ untrusted input: a wrong line is refused with its number.
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pgo_agent.agent.llm.models.types import count, sha256, signed, whole
 from pgo_agent.sandbox.errors import UsageFault
+from pgo_agent.sandbox.json_codec import JsonObject
 
 LAYOUT = 1
 _TEXTS = ("role", "prompt_sha256", "prompt", "reply", "model")  # of a call
@@ -59,7 +59,7 @@ def read(file: Path) -> Recording:
     return Recording(_head(file, parsed[0]), tuple(_call(file, n, line) for n, line in enumerate(parsed[1:], 2)))
 
 
-def _parsed(file: Path, n: int, line: bytes) -> dict[str, Any]:
+def _parsed(file: Path, n: int, line: bytes) -> JsonObject:
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):
@@ -69,7 +69,7 @@ def _parsed(file: Path, n: int, line: bytes) -> dict[str, Any]:
     return value
 
 
-def _head(file: Path, line: dict[str, Any]) -> Head:
+def _head(file: Path, line: JsonObject) -> Head:
     if line.get("layout") != LAYOUT:
         raise _damaged(file, 1, f"it does not begin a recording of layout {LAYOUT}")
     target, digest, device = (_string(file, 1, line, name) for name in ("target", "digest", "device"))
@@ -79,7 +79,7 @@ def _head(file: Path, line: dict[str, Any]) -> Head:
     )
 
 
-def _call(file: Path, n: int, line: dict[str, Any]) -> Call:
+def _call(file: Path, n: int, line: JsonObject) -> Call:
     role, digest, prompt, reply, model = (_string(file, n, line, name) for name in _TEXTS)
     if sha256(prompt) != digest:
         raise _damaged(file, n, "its prompt is not the one of its prompt_sha256")
@@ -87,14 +87,14 @@ def _call(file: Path, n: int, line: dict[str, Any]) -> Call:
     return Call(role, digest, prompt, reply, signed(model, "unnamed"), *spent)
 
 
-def _tokens(file: Path, n: int, line: dict[str, Any], name: str) -> int | None:
+def _tokens(file: Path, n: int, line: JsonObject, name: str) -> int | None:
     value = line.get(name)
     if value is not None and count(value) is None:
         raise _damaged(file, n, f"{name} is no number of tokens")
     return count(value)
 
 
-def _string(file: Path, n: int, line: dict[str, Any], name: str) -> str:
+def _string(file: Path, n: int, line: JsonObject, name: str) -> str:
     value = line.get(name)
     if not isinstance(value, str):
         raise _damaged(file, n, f"it has no {name}" if value is None else f"{name} is no text")

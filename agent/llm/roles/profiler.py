@@ -11,6 +11,7 @@ from pgo_agent.agent.profile.findings.timeline import sections
 from pgo_agent.agent.profile.format import percent
 from pgo_agent.agent.profile.pass_policy import Choice, Situation
 from pgo_agent.agent.text import line
+from pgo_agent.sandbox.json_codec import JsonObject
 from pgo_agent.sandbox.profile.counters.types import Counters
 from pgo_agent.sandbox.profile.kernel_profile import PassName
 from pgo_agent.sandbox.profile.static_profile import StaticProfile
@@ -25,13 +26,13 @@ LONGEST = 300  # characters of a reason
 MOST = 12  # findings in the prompt
 
 
-def facts(case: str, kernel: str, s: Situation) -> dict[str, Any]:
+def facts(case: str, kernel: str, s: Situation) -> JsonObject:
     """Return the values of the template."""
     offered = [{"name": n.value, "tells": DESCRIPTIONS[n], "seconds": f"{cost:.1f}"} for n, cost in s.offered.items()]
     return {"case": case, "kernel": kernel, "known": list(answers(s)), "offered": offered, "left": f"{s.left:.1f}"}
 
 
-def schema(s: Situation) -> dict[str, Any]:
+def schema(s: Situation) -> JsonObject:
     """Return the JSON schema of the reply."""
     names = {"type": "array", "items": {"type": "string", "enum": [n.value for n in s.offered]}}
     properties = {"passes": names, "reason": {"type": "string"}}

@@ -16,6 +16,7 @@ from pgo_agent.agent.profile.quoted_numbers import unfounded
 from pgo_agent.agent.profile.summarize import BUDGET, tokens
 from pgo_agent.agent.profile.summary import Bottleneck, Summary
 from pgo_agent.agent.text import line
+from pgo_agent.sandbox.json_codec import JsonObject
 from pgo_agent.sandbox.profile.counters.types import Counters
 from pgo_agent.sandbox.profile.kernel_profile import KernelProfile, Roofline
 from pgo_agent.sandbox.profile.timeline.types import ScopeTime, Timeline
@@ -42,12 +43,12 @@ class Short:
         return {f"B{i}": b for i, b in enumerate(self.summary.bottlenecks[:LISTED], 1)}
 
 
-def facts(shorts: Sequence[Short]) -> dict[str, Any]:
+def facts(shorts: Sequence[Short]) -> JsonObject:
     """Return the values of the template."""
     return {"cases": [_case(s) for s in shorts], "budget": BUDGET}
 
 
-def schema(shorts: Sequence[Short]) -> dict[str, Any]:
+def schema(shorts: Sequence[Short]) -> JsonObject:
     """Return the JSON schema of the reply."""
     order = {"type": "array", "items": {"type": "string"}}
     name = {"type": "string", "enum": [s.name for s in shorts]}
@@ -102,7 +103,7 @@ def _plain(text: str) -> str:
     return "\n".join(filter(None, (line(t, None) for t in text.splitlines())))
 
 
-def _object(properties: Mapping[str, Any]) -> dict[str, Any]:
+def _object(properties: Mapping[str, Any]) -> JsonObject:
     return {
         "type": "object",
         "properties": dict(properties),
@@ -114,7 +115,7 @@ def _object(properties: Mapping[str, Any]) -> dict[str, Any]:
 # the prompt -----------------------------------------------------------------------------------------------------------
 
 
-def _case(s: Short) -> dict[str, Any]:
+def _case(s: Short) -> JsonObject:
     bottlenecks = [f"{label}: {_describe(b)}" for label, b in s.labels.items()]
     figures = [*_roof(s.profile), *(f for k in s.profile.kernels for f in _figures(k))]
     return {

@@ -88,9 +88,9 @@ def gather(ctx: Context, remarks: Sequence[str] = ()) -> Facts:
 # times and builds -----------------------------------------------------------------------------------------------------
 
 
-def _case(ctx: Context, base: Baseline, case: str) -> dict[str, Any]:
+def _case(ctx: Context, base: Baseline, case: str) -> JsonObject:
     best = {side: base.best(side)[case] for side in ("shipped", "tuned")}
-    sides = dict[str, dict[str, Any]]()
+    sides = dict[str, JsonObject]()
     for side, p in best.items():
         reached, unit = rate(ctx, base.work_of(case), p.time)
         sides[side] = {"ms": p.ms, "choice": p.choice, "how": str(p.how), "rate": reached, "unit": unit}

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from pgo_agent.sandbox.bundle.documents import Config, Static
 from pgo_agent.sandbox.json_codec import OPTIONAL, JsonObject, Record
-from pgo_agent.sandbox.judge.questions import Environment
+from pgo_agent.sandbox.judge.machine import Environment
 
 
 class TimeSource(StrEnum):

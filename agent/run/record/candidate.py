@@ -2,12 +2,12 @@
 
 import hashlib
 from dataclasses import dataclass, fields
-from typing import Any
 
 from pgo_agent.agent.moves import Proposal
 from pgo_agent.agent.profile.summary import Bottleneck
 from pgo_agent.sandbox.build.result import Built
 from pgo_agent.sandbox.gate.reason import Reason
+from pgo_agent.sandbox.json_codec import JsonObject
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ class Candidate(NewCandidate):
             raise RuntimeError(f"candidate {self.id} is asked for its build before it is built")
         return self.built
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """Return its fields as plain JSON values, by the names of their columns in the record."""
         plain = {f.name: getattr(self, f.name) for f in fields(self)}
         nested = {"built": self.built and self.built.as_json(), "cites": self.cites and self.cites.as_json()}

@@ -10,7 +10,7 @@ from pgo_agent.agent.run.record.baseline import Baseline
 from pgo_agent.agent.run.record.run_summary import FailedRun, MeasuredRun, RunSummary
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.sandbox.errors import EnvironmentFault
-from pgo_agent.sandbox.judge.questions import Environment
+from pgo_agent.sandbox.judge.machine import Environment
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from functools import lru_cache
 from pgo_agent.agent.run.record.baseline import TimeSource, Unfit
 from pgo_agent.sandbox.gate.coverage import Coverage
 from pgo_agent.sandbox.json_codec import OPTIONAL, Malformed, Record
-from pgo_agent.sandbox.judge.questions import Environment
+from pgo_agent.sandbox.judge.machine import Environment
 
 Bounds = tuple[float, float, float]  # of a ratio: low, middle, high
 

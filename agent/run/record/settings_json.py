@@ -14,7 +14,7 @@ from pgo_agent.agent.run import settings
 from pgo_agent.agent.run.facts import RunFacts
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.sandbox import json_codec
-from pgo_agent.sandbox.json_codec import Malformed
+from pgo_agent.sandbox.json_codec import JsonObject, Malformed
 
 T = TypeVar("T", RunSettings, RunFacts)
 GIVEN = {"name": "from", "kind": "kind", "source": "source"}  # field of a given file -> its key
@@ -30,7 +30,7 @@ class Stored:
     unknown: tuple[str, ...]  # keys that this version has no use for
 
 
-def encode(asked: RunSettings, facts: RunFacts) -> dict[str, Any]:
+def encode(asked: RunSettings, facts: RunFacts) -> JsonObject:
     """Return both as one JSON object. Settings that hold for one command, or stand elsewhere, are left out."""
     setting_values = {key: json_codec.as_json(getattr(asked, name)) for name, key in _keys(RunSettings)}
     fact_values = {key: json_codec.as_json(getattr(facts, name)) for name, key in _keys(RunFacts) if name != "given"}
@@ -73,7 +73,7 @@ def _read(kind: type[T], body: Mapping[str, Any]) -> tuple[T, tuple[str, ...]]:
     return kind(**values), tuple(damaged)
 
 
-def _object(text: str) -> dict[str, Any]:
+def _object(text: str) -> JsonObject:
     body = json.loads(text)
     return body if isinstance(body, dict) else {}
 

@@ -7,17 +7,44 @@ their GPU and versions; they are never mixed with measurements of this machine.
 import json
 import re
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import resources
-from typing import Any
+from typing import TypedDict
 
 from pgo_agent.agent.run.record.candidate import candidate_id
-from pgo_agent.sandbox.judge.questions import Environment
+from pgo_agent.sandbox.json_codec import JsonObject
+from pgo_agent.sandbox.judge.machine import Environment
 
 _SMALL = re.compile(r"^SMALL = \{(?:[^\n]*\}\n|\n.*?^\}\n)", re.M | re.S)
 EVALUATIONS = ("plan", "run", "mutant")  # what their files begin with
+
+
+class RecordedLine(TypedDict, total=False):
+    """A line of recorded runs by `evals/record.py`: of a configuration (`sweep`) or a candidate (`verdict`)."""
+
+    what: str
+    target: str
+    run: str
+    commit: str
+    environment: JsonObject
+    winner: str | None
+    models: list[str]
+    plan_id: str
+    ms: list[float]
+    finalist: bool
+    candidate: str
+    source: str
+    move: str
+    idea: str
+    author: str
+    verdict: str
+    stage: str
+    against: str | None
+    on: str
+    speedup: float | None
+    ratios: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -45,17 +72,17 @@ def judged(source: str, device: str) -> tuple[str, float | None] | None:
 
 @cache
 def _plans() -> dict[tuple[str, str], Recorded]:
-    return {(r["plan_id"], r["environment"]["gpu"]): _recorded(r) for r in rows() if r["what"] == "sweep"}
+    return {(r["plan_id"], str(r["environment"]["gpu"])): _recorded(r) for r in rows() if r["what"] == "sweep"}
 
 
-def _recorded(r: Mapping[str, Any]) -> Recorded:
+def _recorded(r: RecordedLine) -> Recorded:
     on = Environment.from_json(r["environment"])
     return Recorded(statistics.median(r["ms"]), tuple(r["ms"]), r["finalist"], on, r["commit"])
 
 
 @cache
 def _verdicts() -> dict[tuple[str, str], tuple[str, float | None]]:
-    return {(r["candidate"], r["environment"]["gpu"]): (r["verdict"], r["speedup"]) for r in _judgements()}
+    return {(r["candidate"], str(r["environment"]["gpu"])): (r["verdict"], r["speedup"]) for r in _judgements()}
 
 
 @cache
@@ -66,11 +93,11 @@ def _small_cases() -> tuple[str, ...]:
 
 
 @cache
-def _judgements() -> list[dict[str, Any]]:
+def _judgements() -> list[RecordedLine]:
     return [r for r in rows() if r["what"] == "verdict"]
 
 
-def rows() -> Iterable[dict[str, Any]]:
+def rows() -> Iterable[RecordedLine]:
     """Yield every line of recorded runs, file by file in order of name; files of evaluations are left out."""
     folder = resources.files("pgo_agent.evals").joinpath("results")
     if not folder.is_dir():

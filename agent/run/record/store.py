@@ -30,6 +30,7 @@ from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.gate import reason as reasons
 from pgo_agent.sandbox.gate.reason import Reason
 from pgo_agent.sandbox.gate.verdict import Judgement
+from pgo_agent.sandbox.json_codec import JsonObject
 from pgo_agent.sandbox.judge.gpus import Gpu
 
 Times = dict[str, dict[str, tuple[float, ...]]]  # case -> side -> ms
@@ -243,16 +244,16 @@ class Store(Database):
                 for stage, cases in timed.items():
                     _insert_samples(db, (run, candidate, stage), cases)
 
-    def evidence(self, run: str, candidate: str) -> dict[str, Any]:
+    def evidence(self, run: str, candidate: str) -> dict[str, JsonObject]:
         """Return everything recorded of a candidate: stage -> evidence, and `samples`, its raw times in ms."""
-        by_stage = {
+        by_stage: dict[str, JsonObject] = {
             r["stage"]: json.loads(r["body"])
             for r in self.rows("SELECT stage, body FROM evidence WHERE run = ? AND candidate = ?", (run, candidate))
         }
-        samples: dict[str, Any] = {}
+        samples: dict[str, dict[str, JsonObject]] = {}
         for r in self.rows("SELECT * FROM samples WHERE run = ? AND candidate = ?", (run, candidate)):
             samples.setdefault(r["stage"], {}).setdefault(r["gpu_case"], {})[r["side"]] = json.loads(r["ms"])
-        return by_stage | ({"samples": samples} if samples else {})
+        return by_stage | ({"samples": dict(samples)} if samples else {})
 
 
 def _candidate(row: sqlite3.Row) -> Candidate:

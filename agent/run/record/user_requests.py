@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import TypedDict
 
 from pgo_agent.agent.run.record.database import Database
 
@@ -25,13 +25,27 @@ class Kind(StrEnum):
 AT_ONCE = (Kind.VETO, Kind.BUDGET)  # the others are taken with the next generation
 
 
+class Body(TypedDict, total=False):
+    """What is asked, by its kind."""
+
+    text: str
+    candidate: str
+    why: str
+    source: str
+    kind: str
+    parent: str
+    of: str
+    name: str
+    value: float
+
+
 @dataclass(frozen=True)
 class Steer:
     """One request."""
 
     n: int
     kind: Kind
-    body: dict[str, Any]
+    body: Body
     generation: int | None  # the first that it holds for; None: not taken yet
     outcome: str | None  # in words; None: not taken yet
 
@@ -41,7 +55,7 @@ class Steer:
         return f"{self.kind}: {_WORDS[self.kind](self.body)}"
 
 
-_WORDS: Mapping[Kind, Callable[[Mapping[str, Any]], str]] = {
+_WORDS: Mapping[Kind, Callable[[Body], str]] = {
     Kind.GUIDE: lambda b: str(b["text"]),
     Kind.VETO: lambda b: ", ".join(filter(None, (b["candidate"][:8], b.get("why")))),
     Kind.SUBMIT: lambda b: f"{'TTGIR' if b['kind'] == 'ttgir' else b['kind']} edited from {b['of'][:8]}",
@@ -55,7 +69,7 @@ def figure(value: float) -> str:
     return f"{value:.12g}"
 
 
-def add(db: Database, run: str, kind: Kind, body: Mapping[str, Any]) -> int:
+def add(db: Database, run: str, kind: Kind, body: Body) -> int:
     """Record a request for the loop to take; return its number."""
     with db.transaction() as opened:
         (n,) = opened.execute("SELECT coalesce(max(n), 0) + 1 FROM steers WHERE run = ?", (run,)).fetchone()

@@ -8,8 +8,8 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
 
+from pgo_agent.agent.run.events import Event, Phase, ProfileCompleted
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.views.live import dashboard, snapshot
 from pgo_agent.agent.views.live.snapshot import Snapshot
@@ -33,11 +33,11 @@ class Watch:
         self._strips: Sequence[Text] = ()
         self._width = dashboard.WIDTH
 
-    def __call__(self, event: dict[str, Any]) -> None:
-        self.run, self._stale = event.get("run", self.run), True
-        if event["type"] == "phase":
-            self.doing, self.since = event["doing"], time.monotonic()
-        if event["type"] == "profile.completed" and event["passes"].get(snapshot.TIMELINE) == "":
+    def __call__(self, event: Event) -> None:
+        self.run, self._stale = event.run or self.run, True
+        if isinstance(event.told, Phase):
+            self.doing, self.since = event.told.doing, time.monotonic()
+        if isinstance(event.told, ProfileCompleted) and event.told.passes.get(snapshot.TIMELINE) == "":
             threading.Thread(target=self._take_strips, daemon=True).start()
 
     def glance(self) -> Snapshot | None:

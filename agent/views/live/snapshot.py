@@ -16,7 +16,7 @@ from pgo_agent.agent.run.record.run import Run
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.agent.views import model_usage, summary
-from pgo_agent.sandbox import devices
+from pgo_agent.sandbox import devices, json_codec
 
 TIMELINE = "timeline"
 
@@ -99,10 +99,8 @@ def _best(store: Store, run: Run, current: str) -> str:
         return "nothing is measured without a GPU"
     if current == incumbent.SHIPPED:
         return "the kernel as shipped: nothing was accepted yet"
-    comparisons = [
-        b["against"] for b in store.evidence(run.id, current).values() if isinstance(b, dict) and "against" in b
-    ]
-    against: dict[str, list[float]] = comparisons[0] if comparisons else {}
+    comparisons = (b["against"] for b in store.evidence(run.id, current).values() if "against" in b)
+    against = json_codec.from_json(dict[str, tuple[float, ...]], next(comparisons, {}))
     names = {"shipped": "as shipped", "tuned": "tuned"}
     ratios = [f"{summary.interval(x)} of {names[n]}" for n, x in against.items() if n in names]
     return f"{current[:8]}: {', '.join(ratios) or 'accepted'}"

@@ -6,7 +6,6 @@ of them, and the page's policy forbids a browser to load anything.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pgo_agent.agent.profile.case_profile import CaseProfile, Profile
 from pgo_agent.agent.profile.summary import Summary
@@ -16,13 +15,14 @@ from pgo_agent.agent.views.profile import counters, format, terminal
 from pgo_agent.agent.views.profile.timeline_layout import Bar, Lane, lanes
 from pgo_agent.agent.views.profile.timeline_terminal import names, scopes
 from pgo_agent.sandbox.gate.coverage import PUBLIC
+from pgo_agent.sandbox.json_codec import JsonObject
 from pgo_agent.sandbox.profile.counters.types import Counters
 from pgo_agent.sandbox.profile.kernel_profile import KernelProfile, Missing
 from pgo_agent.sandbox.profile.static_profile import Problem, StaticProfile
 from pgo_agent.sandbox.profile.timeline.types import Timeline, Waves
 
 TALL = 40  # height of a curve
-Values = dict[str, Any]  # what the template may use
+Values = JsonObject  # what the template may use
 
 
 @dataclass(frozen=True)

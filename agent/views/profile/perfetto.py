@@ -15,13 +15,14 @@ from typing import Any
 from pgo_agent.agent.profile.case_profile import Profile
 from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.errors import UsageFault
+from pgo_agent.sandbox.json_codec import JsonObject
 from pgo_agent.sandbox.profile.kernel_profile import Missing
 from pgo_agent.sandbox.profile.timeline.collect import fetched
 from pgo_agent.sandbox.profile.timeline.decode import Block, decode
 from pgo_agent.sandbox.profile.timeline.traces import Execution, traces
 from pgo_agent.sandbox.profile.timeline.types import Pass, Timeline
 
-Event = dict[str, Any]
+Event = JsonObject
 CLOCKS = (
     "In processes of instrumented builds times are cycles of one SM, written as nanoseconds (1 GHz), from the block's "
     "first record; in processes of SMs they are nanoseconds of the GPU's global timer from the first block that was "

@@ -6,7 +6,6 @@ authors and targets; characters that would change how a diff reads are shown by 
 
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 from pgo_agent.agent.profile.case_profile import CaseProfile
 from pgo_agent.agent.text import visible
@@ -21,6 +20,7 @@ from pgo_agent.agent.views.report.correctness import Proof
 from pgo_agent.agent.views.report.lineage import NOT_JUDGED, Tried
 from pgo_agent.agent.views.report.profiles import AFTER, BEFORE, Profiled
 from pgo_agent.agent.views.report.timings import BASELINES, Case
+from pgo_agent.sandbox.json_codec import JsonObject
 from pgo_agent.sandbox.judge.timing.bootstrap import Interval
 from pgo_agent.sandbox.profile.kernel_profile import KernelProfile, Missing
 from pgo_agent.sandbox.profile.static_profile import StaticProfile
@@ -28,7 +28,7 @@ from pgo_agent.sandbox.profile.timeline.types import Timeline
 
 MOST_LINES = 2500  # of one diff; the page names the command that prints the rest
 LONG = 120  # lines from which a diff is folded at first
-Values = dict[str, Any]
+Values = JsonObject
 
 
 def render(report: Report) -> str:

@@ -11,7 +11,7 @@ from pgo_agent.agent.run.record.candidate import Candidate
 from pgo_agent.agent.run.record.run import Run
 from pgo_agent.agent.run.settings import SEARCH
 from pgo_agent.sandbox import devices
-from pgo_agent.sandbox.judge.questions import NOWHERE, Environment
+from pgo_agent.sandbox.judge.machine import NOWHERE, Environment
 
 UNTOLD = "not recorded"
 

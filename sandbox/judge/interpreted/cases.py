@@ -32,7 +32,7 @@ class Trial:
 
     case: str  # with its section where it is held out: HELD_OUT/odd
     seed: int
-    inputs: dict[str, Any]
+    inputs: dict[str, object]
     stress_input: StressInput | None = None
 
     @property
@@ -67,13 +67,13 @@ def _on_cpu(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def params(module: ModuleType, case: str) -> dict[str, Any]:
+def params(module: ModuleType, case: str) -> dict[str, object]:
     """Return the parameters of a small or a held-out case."""
     case_params = module.HELD_OUT[case[len(HELD_OUT) :]] if case.startswith(HELD_OUT) else module.SMALL[case]
     return dict(case_params)
 
 
-def large(module: ModuleType, params: dict[str, Any]) -> str:
+def large(module: ModuleType, params: dict[str, object]) -> str:
     """Return why a held-out case is too large for the interpreter; empty when it is small."""
     try:
         flops, moved = float(module.flops(params)), float(module.bytes_moved(params))
@@ -114,5 +114,5 @@ class _Bounded(TorchDispatchMode):  # type: ignore[misc]
         return func(*args, **kwargs)
 
 
-def floats(inputs: dict[str, Any]) -> list[Any]:
+def floats(inputs: dict[str, object]) -> list[Any]:
     return [t for t in tensors_of(inputs) if t.is_floating_point()]

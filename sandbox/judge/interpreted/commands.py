@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import cast
 
 import torch
 from pgo_agent.sandbox import target
@@ -35,10 +35,11 @@ from pgo_agent.sandbox.interpreter.floats import INTERPRETED
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.judge import questions
 from pgo_agent.sandbox.judge.interpreted.cases import Trial, contract_on_cpu, floats, large, params
-from pgo_agent.sandbox.judge.interpreted.outcome import Covered, verdict
+from pgo_agent.sandbox.judge.interpreted.outcome import Covered, Results, verdict
 from pgo_agent.sandbox.judge.interpreted.progress import watched
 from pgo_agent.sandbox.judge.interpreted.result_comparison import CPU, ResultComparison
 from pgo_agent.sandbox.judge.interpreted.stress_trials import Pair, StressTrials
+from pgo_agent.sandbox.judge.machine import Environment
 from pgo_agent.sandbox.judge.questions import CHECK_SECONDS, Check
 from pgo_agent.sandbox.judge.results import numerics
 from pgo_agent.sandbox.judge.results.checks import Announce
@@ -60,7 +61,7 @@ class CpuWorker:
         self.own: tuple[float, Judgement, Covered] | None = None  # of the target's own kernel, and its time limit
         self.comparison: ResultComparison
 
-    def open(self, asked: questions.Open) -> questions.Environment:
+    def open(self, asked: questions.Open) -> Environment:
         self.announce("import the target", 120.0)
         self.target = target.read(Path(asked.path))
         try:
@@ -74,7 +75,7 @@ class CpuWorker:
         self.box = box.choose(asked.sandbox, asked.python)
         if asked.forks is not None:
             self.box.borrow(box.INTERPRETER, asked.forks)
-        return questions.Environment(gpu=None, torch=str(torch.__version__))
+        return Environment(gpu=None, torch=str(torch.__version__))
 
     def rest(self) -> None:
         """Do nothing: there is no GPU to release."""
@@ -235,7 +236,7 @@ class CpuWorker:
         timed_out: bool,
     ) -> Judgement:
         """Read the results and return the verdict. Raises KeyError where a small case is missing without a reason."""
-        results, is_target = rules.answer(out / "result.json"), asked.source == self.target.source
+        results, is_target = cast(Results, rules.answer(out / "result.json")), asked.source == self.target.source
         if timed_out:
             unended = [t.case for t in trials if not t.stress_input and t.label not in results]
             covered.left_out |= dict.fromkeys(unended, f"not reached before the deadline of {asked.seconds:.0f} s")
@@ -269,7 +270,7 @@ def _late(seconds: float, is_target: bool) -> Judgement:
     return Judgement(Verdict.BUILT if is_target else Verdict.TIMEOUT, "interpreter", plain(text))
 
 
-def _ended_for_time(results: dict[str, Any]) -> bool:
+def _ended_for_time(results: Results) -> bool:
     return any("endless" in run for runs in results.values() for run in runs)
 
 

@@ -16,6 +16,7 @@ from pgo_agent.sandbox.gate.coverage import HELD_OUT, HELD_OUT_CASES, PUBLIC, Co
 from pgo_agent.sandbox.gate.reason import NONE, Reason, counted, left_out, plain, quoted
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.interpreter import tensors
+from pgo_agent.sandbox.json_codec import JsonObject
 from pgo_agent.sandbox.judge.interpreted.cases import Trial
 from pgo_agent.sandbox.judge.results import numerics
 from pgo_agent.sandbox.judge.results.numerics import Comparison, Expected
@@ -29,6 +30,7 @@ SMALL, HIDDEN, CONFIGS = "small cases", HELD_OUT_CASES, "configurations"
 STRESSED = "strains"  # what stored rows and recorded prompts call the count of stress inputs
 REASON_COUNTS = (SMALL, HIDDEN, CONFIGS, STRESSED)  # the counts that a reason has
 Result = Mapping[str, Any]  # one run, as the process left it
+Results = Mapping[str, list[Result]]  # label of a trial -> its runs; unchecked
 
 
 @dataclass
@@ -165,7 +167,7 @@ def compared(
         return Judgement(kind, "interpreter", trial.why + _quoted(f": {_where(result)}{result['error']}"))
     outputs = tensors.load(result["outputs"], folder, OUTPUTS_LIMIT)
     comparison = numerics.check([outputs[str(i)] for i in range(len(outputs))], expected, ratios)
-    evidence = {"numerics": [comparison.as_json()]}
+    evidence: JsonObject = {"numerics": [comparison.as_json()]}
     if comparison.problem:
         return Judgement(Verdict.WRONG, "interpreter", trial.why + plain(": ") + comparison.why, evidence)
     if stray := decode.integer(result["stray"], 0, 1 << 40, "bytes written outside"):
@@ -177,7 +179,7 @@ def compared(
     return comparison
 
 
-def _changed(trial: Trial, names: str, evidence: dict[str, Any], in_place: bool) -> Judgement:
+def _changed(trial: Trial, names: str, evidence: JsonObject, in_place: bool) -> Judgement:
     if in_place:
         words = f": kernel() writes into its argument {names}, and inputs are used again: clone it first"
         return Judgement(Verdict.REJECTED, "interpreter", trial.why + quoted(words), evidence)

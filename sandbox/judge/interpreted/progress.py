@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from pgo_agent.sandbox import json_codec
 from pgo_agent.sandbox.bundle import validate as rules
 from pgo_agent.sandbox.judge.results.checks import Announce
 
@@ -33,6 +34,6 @@ def watched(results: Path, seconds: float, announce: Announce) -> Iterator[None]
 
 def _runs(results: Path) -> int:
     try:
-        return sum(len(r) for r in rules.answer(results).values())
+        return sum(len(json_codec.from_json(tuple[object, ...], r)) for r in rules.answer(results).values())
     except Exception:  # no results yet, or forged ones, which the comparison finds
         return 0

@@ -7,14 +7,14 @@ process are hostile data: an answer that is not one raises what `CpuWorker._run`
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import torch
 from pgo_agent.sandbox.errors import TargetFault
 from pgo_agent.sandbox.gate.reason import quoted
 from pgo_agent.sandbox.gate.verdict import Judgement
+from pgo_agent.sandbox.json_codec import JsonObject
 from pgo_agent.sandbox.judge.interpreted.cases import Trial, params
-from pgo_agent.sandbox.judge.interpreted.outcome import Covered, compared, verdict
+from pgo_agent.sandbox.judge.interpreted.outcome import Covered, Result, Results, compared, verdict
 from pgo_agent.sandbox.judge.interpreted.stress_trials import StressTrials
 from pgo_agent.sandbox.judge.results import numerics
 from pgo_agent.sandbox.judge.results.reference_error import Spread
@@ -39,7 +39,7 @@ class ResultComparison:
     def compare(
         self,
         trials: list[Trial],
-        results: dict[str, Any],
+        results: Results,
         folder: Path,
         is_target: bool,
         covered: Covered,
@@ -78,10 +78,10 @@ class ResultComparison:
         self,
         trial: Trial,
         stress_input: StressInput,
-        results: list[dict[str, Any]],
+        results: list[Result],
         folder: Path,
         covered: Covered,
-    ) -> list[dict[str, Any]]:
+    ) -> list[JsonObject]:
         """Test a stress input with the target's own kernel; if it passes, it counts. Return the comparisons."""
         expected = self._expected(trial)
         if expected is None:
@@ -115,7 +115,7 @@ class ResultComparison:
         usual = self.usual.get(trial.case) or self.spread.expect(trial.case, case, trial.seed)
         return numerics.forgiving(expected, usual)
 
-    def _under_stress(self, trial: Trial, case: dict[str, Any]) -> numerics.Expected | None:
+    def _under_stress(self, trial: Trial, case: JsonObject) -> numerics.Expected | None:
         try:
             expected = numerics.expect(self.module, trial.case, case, trial.seed, CPU, trial.stress_input)
         except TargetFault:

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from pgo_agent.sandbox.bundle import elf
-from pgo_agent.sandbox.bundle.schema import Kernel
+from pgo_agent.sandbox.bundle.schema import Kernel, TmaMeta
 
 _INTEGERS = {
     "i1": "b",
@@ -45,7 +45,7 @@ class TensorMap:
     strides: tuple[int, ...]
     nan_fill: bool
     tf32: bool
-    meta: dict[str, Any]
+    meta: TmaMeta
 
 
 class _Attribute(C.Structure):
@@ -192,12 +192,12 @@ def _pack(kind: Any, arg: Any) -> list[bytes]:
 
 def _padded(m: TensorMap) -> list[int]:
     """Return the shape as the hardware counts it: two fp4 values of a padded descriptor take two bytes."""
-    return [*m.shape[:-1], m.shape[-1] * (2 if m.meta["fp4_padded"] else 1)]
+    return [*m.shape[:-1], m.shape[-1] * (2 if m.meta.fp4_padded else 1)]
 
 
 def encode(m: TensorMap) -> bytes:
     """Return the 128 bytes of a CUtensorMap, encoded as in Triton. Raises CudaError or ValueError."""
-    rank, width, block = len(m.shape), m.meta["elem_size"], m.meta["block_size"]
+    rank, width, block = len(m.shape), m.meta.elem_size, m.meta.block_size
     if not (1 <= rank <= 5 and len(m.strides) == len(block) == rank):
         raise ValueError("a descriptor's rank")
     shape = _padded(m)
@@ -206,7 +206,7 @@ def encode(m: TensorMap) -> bytes:
     dims = (C.c_uint64 * rank)(*reversed(shape))
     strides = (C.c_uint64 * max(1, rank))(*[width * s for s in reversed(m.strides[:-1])])
     box, ones = (C.c_uint32 * rank)(*reversed(block)), (C.c_uint32 * 5)(1, 1, 1, 1, 1)
-    kind = 11 if m.tf32 else _TMA_TYPES.get(m.meta["elem_type"], m.meta["elem_type"])
+    kind = 11 if m.tf32 else _TMA_TYPES.get(m.meta.elem_type, m.meta.elem_type)
     call(
         "cuTensorMapEncodeTiled",
         C.c_void_p(at),
@@ -218,7 +218,7 @@ def encode(m: TensorMap) -> bytes:
         box,
         ones,
         0,
-        m.meta["swizzle"],
+        m.meta.swizzle,
         2,
         int(m.nan_fill),
     )

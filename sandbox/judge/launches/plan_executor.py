@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from pgo_agent.sandbox.bundle import elf
 from pgo_agent.sandbox.bundle.decode import flat
-from pgo_agent.sandbox.bundle.schema import Descriptor, Launch, Literal, OnDevice, Op, Plan, Tensor, TorchName
+from pgo_agent.sandbox.bundle.schema import Descriptor, Launch, Literal, OnDevice, Op, Plan, Tensor, TmaMeta, TorchName
 from pgo_agent.sandbox.bundle.validate import Bundle
 from pgo_agent.sandbox.errors import BadBundle
 from pgo_agent.sandbox.guard_zones import ZERO, Arena, Fill, arenas
@@ -35,7 +35,7 @@ class _Scratch:
 class Replay:
     """A plan, ready to be launched many times on its own buffers and copies of the inputs."""
 
-    def __init__(self, bundle: Bundle, plan: Plan, inputs: dict[str, Any], device: Any) -> None:
+    def __init__(self, bundle: Bundle, plan: Plan, inputs: dict[str, object], device: Any) -> None:
         """Raises BadBundle when the inputs are not those that the plan was recorded for."""
         match_inputs(plan, inputs)
         self.plan, self.device = plan, device
@@ -131,7 +131,7 @@ class Replay:
         arena, n = self._scratch[place, profile]
         return int(arena.part(n).data_ptr())
 
-    def _argument(self, a: Any, metas: Iterator[dict[str, Any]]) -> Any:
+    def _argument(self, a: Any, metas: Iterator[TmaMeta]) -> Any:
         if isinstance(a, tuple):
             return tuple(self._argument(x, metas) for x in a)
         if isinstance(a, Tensor):
@@ -215,7 +215,7 @@ _FILLS: dict[str, Callable[[list[Any]], Any]] = {
 }
 
 
-def match_inputs(plan: Plan, inputs: dict[str, Any]) -> None:
+def match_inputs(plan: Plan, inputs: dict[str, object]) -> None:
     """Compare inputs with those of the plan: names, scalars, shapes, strides, aliasing. Raises BadBundle."""
     if set(plan.inputs) != set(inputs):
         raise BadBundle(f"the plan takes {sorted(plan.inputs)}, inputs() gave {sorted(inputs)}")
@@ -228,7 +228,7 @@ def match_inputs(plan: Plan, inputs: dict[str, Any]) -> None:
             raise BadBundle("inputs share storage in the plan, but inputs() gave separate tensors")
 
 
-def paired(plan: Plan, inputs: dict[str, Any]) -> Iterator[tuple[Tensor, Any]]:
+def paired(plan: Plan, inputs: dict[str, object]) -> Iterator[tuple[Tensor, Any]]:
     """Give each input tensor of the plan with the tensor that was passed for it."""
     for name, planned in plan.inputs.items():
         yield from (

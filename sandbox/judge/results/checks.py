@@ -54,7 +54,7 @@ class TargetSession:
     """The state of a judge process: the target, its cases, the GPU, and the expected results for current seeds."""
 
     target: ModuleType
-    cases: Mapping[str, dict[str, Any]]  # CASES/name or HELD_OUT/name -> parameters
+    cases: Mapping[str, dict[str, object]]  # CASES/name or HELD_OUT/name -> parameters
     device: Any
     timer: timing.Timer
     announce: Announce
@@ -83,7 +83,7 @@ class TargetSession:
         self.allowed.clear()
         self.seeds = {case: secrets.randbits(48) for case in self.cases}
 
-    def inputs(self, case: str, seed: int, stress_input: StressInput | None = None) -> dict[str, Any]:
+    def inputs(self, case: str, seed: int, stress_input: StressInput | None = None) -> dict[str, object]:
         return numerics.make_inputs(self.target, self.cases[case], seed, self.device, stress_input)
 
     def expect(self, case: str) -> Expected:

@@ -20,7 +20,9 @@ from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.judge import questions
 from pgo_agent.sandbox.judge.environment import environment, healthy
 from pgo_agent.sandbox.judge.launches import instrumented as instrumented_launch
-from pgo_agent.sandbox.judge.questions import BundleRef, Environment, PeakRates, Problem, Recorded
+from pgo_agent.sandbox.judge.machine import Environment
+from pgo_agent.sandbox.judge.questions import PeakRates, Problem, Recorded
+from pgo_agent.sandbox.judge.references import BundleRef, Side
 from pgo_agent.sandbox.judge.results import checks, output_checksums
 from pgo_agent.sandbox.judge.results.checks import Pick, TargetSession
 from pgo_agent.sandbox.judge.results.numerics import Comparison
@@ -175,7 +177,7 @@ class CheckCommands:
             self.bundles[key] = bundle
         return self.bundles[key]
 
-    def _pick(self, side: questions.Side) -> Pick:
+    def _pick(self, side: Side) -> Pick:
         return {case: (self._load(plan.bundle), plan.choice) for case, plan in side.items()}
 
 

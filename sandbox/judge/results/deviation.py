@@ -57,7 +57,7 @@ class Error:
     lean: Lean | None = None  # None: too few elements, or of a type wider than NARROW
 
     def as_json(self) -> JsonObject:
-        figures: dict[str, Any] = {"max": self.worst, "mean": self.mean, "misplaced": self.misplaced}
+        figures: JsonObject = {"max": self.worst, "mean": self.mean, "misplaced": self.misplaced}
         runs = {"runs": {"count": self.runs.count, "max": self.runs.worst, "mean": self.runs.mean}} if self.runs else {}
         return figures | runs | ({"lean": self.lean.most[0]} if self.lean else {})
 

@@ -88,8 +88,8 @@ class Comparison:
 
 
 def make_inputs(
-    target: ModuleType, case: dict[str, Any], seed: int, device: Any, stress_input: StressInput | None = None
-) -> dict[str, Any]:
+    target: ModuleType, case: dict[str, object], seed: int, device: Any, stress_input: StressInput | None = None
+) -> dict[str, object]:
     """Return the arguments of the case for a seed. Raises TargetFault when inputs() fails, or holds nothing that the
     stress input changes."""
 
@@ -110,7 +110,7 @@ def make_inputs(
 def expect(
     target: ModuleType,
     name: str,
-    case: dict[str, Any],
+    case: dict[str, object],
     seed: int,
     device: Any,
     stress_input: StressInput | None = None,
@@ -209,7 +209,7 @@ def _of_fp8(target: ModuleType, inputs: Mapping[str, Any]) -> bool:
         return False
 
 
-def _outputs(target: ModuleType, inputs: dict[str, Any], cores: TensorCores | None = None) -> list[Any]:
+def _outputs(target: ModuleType, inputs: dict[str, object], cores: TensorCores | None = None) -> list[Any]:
     try:
         with cores or nullcontext():
             out = target.reference(**inputs)
@@ -240,7 +240,7 @@ def _largest(x: Any) -> float:
     return float(finite.max()) if x.numel() else 0.0
 
 
-def _upcast(inputs: dict[str, Any]) -> dict[str, Any]:
+def _upcast(inputs: dict[str, object]) -> dict[str, object]:
     def wide(x: Any) -> Any:
         return x.double() if isinstance(x, torch.Tensor) and x.is_floating_point() else x
 

@@ -31,14 +31,14 @@ class Spread:
         self.target, self.device = target, device
         self._drawn: dict[str, list[Expected]] = {}
 
-    def expect(self, name: str, case: dict[str, Any], seed: int) -> Expected:
+    def expect(self, name: str, case: dict[str, object], seed: int) -> Expected:
         """As `numerics.expect`, with errors of enough seeds. The reference of the first case is tested for noise."""
         expected = numerics.expect(self.target, name, case, seed, self.device, twice=not self._drawn)
         if name not in self._drawn:
             self._drawn[name] = self._draws(expected, case)
         return surer(expected, self._drawn[name])
 
-    def _draws(self, expected: Expected, case: dict[str, Any]) -> list[Expected]:
+    def _draws(self, expected: Expected, case: dict[str, object]) -> list[Expected]:
         """Return results for further seeds, without outputs."""
         drawn, until = list[Expected](), time.monotonic() + SECONDS
         while len(drawn) + 1 < wanted(expected) and time.monotonic() < until:

@@ -138,8 +138,10 @@ GAP = 16  # bytes between rows of the first tensor, twice as many in the second:
 
 
 def make(
-    inputs: Callable[[torch.Generator], dict[str, Any]], new: Callable[[], torch.Generator], stress_input: StressInput
-) -> dict[str, Any] | None:
+    inputs: Callable[[torch.Generator], dict[str, object]],
+    new: Callable[[], torch.Generator],
+    stress_input: StressInput,
+) -> dict[str, object] | None:
     """Call `inputs` with a new generator under the stress input; return None when there is nothing to change.
 
     Raises what `inputs` raises.
@@ -167,7 +169,7 @@ def make(
     return arguments if whole else None
 
 
-def _apart(arguments: dict[str, Any]) -> dict[str, Any] | None:
+def _apart(arguments: dict[str, object]) -> dict[str, object] | None:
     """Return the arguments with rows of every contiguous matrix apart, each tensor with a gap of its own; None where
     there is none."""
     result, count = dict(arguments), 0
@@ -177,8 +179,9 @@ def _apart(arguments: dict[str, Any]) -> dict[str, Any] | None:
             gap = count * max(1, GAP // t.element_size())
             room = torch.empty((*t.shape[:-1], t.shape[-1] + gap), dtype=t.dtype, device=t.device)
             room.copy_(torch.tensor(math.nan if t.is_floating_point() else 1))
-            result[name] = room[..., : t.shape[-1]]
-            result[name].copy_(t)
+            apart = room[..., : t.shape[-1]]
+            apart.copy_(t)
+            result[name] = apart
     return result if count else None
 
 
@@ -186,7 +189,7 @@ def _unchanged(t: Any, _: torch.Generator) -> Any:
     return t
 
 
-def draws(inputs: Callable[[torch.Generator], dict[str, Any]], device: Any) -> int:
+def draws(inputs: Callable[[torch.Generator], dict[str, object]], device: Any) -> int:
     """Return how many tensors a stress input can change: the drawn ones and those that are the same for every seed."""
 
     def new() -> torch.Generator:
@@ -196,7 +199,7 @@ def draws(inputs: Callable[[torch.Generator], dict[str, Any]], device: Any) -> i
     return count + len(_fixed(inputs, new)) if count else len(list(_storages(inputs(new()))))
 
 
-def _fixed(inputs: Callable[[torch.Generator], dict[str, Any]], new: Callable[[], torch.Generator]) -> list[int]:
+def _fixed(inputs: Callable[[torch.Generator], dict[str, object]], new: Callable[[], torch.Generator]) -> list[int]:
     """Return the indices of float storages whose bytes are the same for two seeds."""
     other = new()
     other.manual_seed((other.initial_seed() + 1) % (1 << 63))
@@ -208,7 +211,7 @@ def _bytes(t: Any) -> Any:
     return t.reshape(-1).view(torch.uint8)
 
 
-def _count(inputs: Callable[[torch.Generator], dict[str, Any]], new: Callable[[], torch.Generator]) -> int:
+def _count(inputs: Callable[[torch.Generator], dict[str, object]], new: Callable[[], torch.Generator]) -> int:
     generator = new()
     with _Draws(generator, _unchanged, None) as draws:
         inputs(generator)
@@ -239,7 +242,7 @@ class _Draws(TorchFunctionMode):  # type: ignore[misc]
         return out
 
 
-def _storages(arguments: dict[str, Any]) -> Iterator[Any]:
+def _storages(arguments: dict[str, object]) -> Iterator[Any]:
     """Give one tensor for each float storage, covering all of it: tensors may be views of one another."""
     seen = set()
     for t in tensors(arguments):
@@ -250,12 +253,12 @@ def _storages(arguments: dict[str, Any]) -> Iterator[Any]:
             yield whole.view(t.shape) if t.is_contiguous() and t.numel() == whole.numel() else whole
 
 
-def tensors(arguments: dict[str, Any]) -> Iterator[Any]:
+def tensors(arguments: dict[str, object]) -> Iterator[Any]:
     """Give the tensors among the arguments, also those in lists."""
     yield from (x for x in tree_leaves(arguments) if isinstance(x, torch.Tensor))
 
 
-def _mask(arguments: dict[str, Any]) -> bool:
+def _mask(arguments: dict[str, object]) -> bool:
     """Mask the last row of every mask, and unmask its first (for inverted masks). Return whether there is one."""
     masked = False
     for t in tensors(arguments):

@@ -16,7 +16,8 @@ from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import BadBundle, EnvironmentFault, Fault, TargetFault, UsageFault
 from pgo_agent.sandbox.json_codec import JsonObject
 from pgo_agent.sandbox.judge.interface import Busy, Ended, Verdicts, always
-from pgo_agent.sandbox.judge.questions import NOWHERE, Hello, Question
+from pgo_agent.sandbox.judge.machine import NOWHERE
+from pgo_agent.sandbox.judge.questions import Hello, Question
 from pgo_agent.sandbox.judge.spool import protocol
 from pgo_agent.sandbox.judge.spool.folder import ANSWERS, BUNDLES, REQUESTS, Folder, NotWhole
 from pgo_agent.sandbox.judge.spool.protocol import Answer, Request

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from pgo_agent.sandbox.errors import BadBundle, EnvironmentFault
+from pgo_agent.sandbox.json_codec import JsonObject
 from pgo_agent.sandbox.judge.spool.folder import CLAIMS, Folder, NotWhole
 
 STALE, RENEWED = 30.0, 5.0  # seconds
@@ -87,7 +88,7 @@ class Claims:
                 os.close(lock)
 
 
-def _process(pid: int) -> dict[str, Any]:
+def _process(pid: int) -> JsonObject:
     """Return what identifies a process among all, past ones too."""
     return {"host": socket.gethostname(), "pid": pid, "boot": _boot(), "began": _began(pid)}
 

@@ -8,16 +8,17 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, get_args
 
-from pgo_agent.sandbox import devices
+from pgo_agent.sandbox import devices, json_codec
 from pgo_agent.sandbox.bundle.decode import integer, keyed, need, sha, word
 from pgo_agent.sandbox.bundle.store import canonical
 from pgo_agent.sandbox.errors import BadBundle
 from pgo_agent.sandbox.gate import reason
 from pgo_agent.sandbox.gate.verdict import Verdict
-from pgo_agent.sandbox.json_codec import Malformed
-from pgo_agent.sandbox.judge.questions import Environment
+from pgo_agent.sandbox.json_codec import JsonObject, Malformed
+from pgo_agent.sandbox.judge.machine import Environment
+from pgo_agent.sandbox.judge.questions import KINDS
 from pgo_agent.sandbox.judge.spool.forms import (
     MOST,
     Form,
@@ -92,11 +93,12 @@ def request(data: bytes) -> Request:
     do = word(d["do"], "command")
     need(do in FIELDS, f"{do[:40]!r} is no command that may be asked")
     check_fields(d["fields"], FIELDS[do], do)
-    for name in ("run", "device", *(["process"] if d["process"] != "" else [])):
-        word(d[name], name)
+    run, device = (word(d[name], name) for name in ("run", "device"))
+    process = word(d["process"], "process") if d["process"] != "" else ""
     again, files = integer(d["again"], 0, 1 << 30, "again"), list_of(path)(d["files"])
     need({f"bundles/{b}.json" for b in bundles(d["fields"])} <= set(files), "a bundle is not among the files")
-    return Request(d["run"], sha(d["target"]), d["device"], do, d["fields"], tuple(files), d["process"], again)
+    fields = json_codec.from_json(JsonObject, d["fields"])
+    return Request(run, sha(d["target"]), device, do, fields, tuple(files), process, again)
 
 
 def answer(data: bytes, to: Request) -> Answer:
@@ -111,10 +113,16 @@ def answer(data: bytes, to: Request) -> Answer:
         "fault": object_of(type=text, message=text, hint=text),
         "refused": object_of(message=line, hint=line),
     }
-    need(type(d["kind"]) is str and d["kind"] in forms, "kind of an answer")
-    forms[d["kind"]](d["said"])
+    kinds: tuple[Kind, ...] = get_args(Kind)
+    kind = next((k for k in kinds if k == d["kind"]), None)
+    if kind is None:
+        raise BadBundle("kind of an answer")
+    forms[kind](d["said"])
+    if kind == "answer":
+        _typed(d["said"], to.do)
+    said = json_codec.from_json(JsonObject, d["said"])
     seconds, artefacts = number(d["seconds"]), list_of(path)(d["artefacts"])
-    return Answer(d["request"], d["kind"], d["said"], _environment(d["environment"]), seconds, tuple(artefacts))
+    return Answer(to.sha, kind, said, _environment(d["environment"]), seconds, tuple(artefacts))
 
 
 def artefacts(data: bytes) -> list[str]:
@@ -215,6 +223,14 @@ def _answer(x: Any, do: str) -> None:
     check_fields(x, ANSWERS[do], "answer")
     whole = set(ANSWERS[do]) - {"problem"}
     need(do not in ("timeline", "peaks") or "problem" in x or set(x) == whole, "half an answer")
+
+
+def _typed(x: Any, do: str) -> None:
+    """Check that what has the form of an answer can be read as one."""
+    try:
+        json_codec.from_json(KINDS[do].answer, x)
+    except (AttributeError, KeyError, TypeError, ValueError) as e:
+        raise BadBundle(f"an answer of another type: {e}"[:300]) from None
 
 
 def _environment(x: Any) -> Environment:

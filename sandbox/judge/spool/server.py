@@ -27,7 +27,8 @@ from pgo_agent.sandbox.judge import gpus
 from pgo_agent.sandbox.judge.gpu_judge import Ended, GpuJudge
 from pgo_agent.sandbox.judge.gpu_lock import GpuLock
 from pgo_agent.sandbox.judge.gpus import Gpu
-from pgo_agent.sandbox.judge.questions import NOWHERE, Environment, bundle_ref
+from pgo_agent.sandbox.judge.machine import NOWHERE, Environment
+from pgo_agent.sandbox.judge.references import bundle_ref
 from pgo_agent.sandbox.judge.spool import protocol
 from pgo_agent.sandbox.judge.spool.folder import Asked, Folder, NotWhole
 from pgo_agent.sandbox.judge.spool.leases import Claims

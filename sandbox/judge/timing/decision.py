@@ -9,16 +9,28 @@ stays that of one).
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TypedDict
 
 from pgo_agent.sandbox.gate.reason import Reason, of_case, plain, withheld
 from pgo_agent.sandbox.gate.verdict import Verdict
+from pgo_agent.sandbox.json_codec import JsonObject
 from pgo_agent.sandbox.judge.timing import bootstrap
 
 REGRESSION = 0.98  # no case may be surely slower than this
 NOISE_FLOOR = 0.003  # least gain that counts: A/A runs differ by as much
 DRIFT = 0.1  # limit of the incumbent's drift within a lot: an H200's clock moved by 6 % as a session began
 APART = 0.05  # limit of the difference between its two sides
+
+
+class Figures(TypedDict, total=False):
+    """What the samples of all rounds say: intervals as three numbers."""
+
+    speedup: list[float]
+    noise: list[float]
+    threshold: float
+    cases: dict[str, list[float]]
+
+
 Samples = Mapping[str, Mapping[str, Sequence[float]]]  # case -> side -> ms of each round
 
 
@@ -28,7 +40,7 @@ def on_time(
     base: str,
     weights: Mapping[str, float] | None,
     looks: int = 1,
-) -> tuple[Verdict, Reason, dict[str, Any]]:
+) -> tuple[Verdict, Reason, Figures]:
     """Return the verdict on the side `candidate` against `base`, with the side 'A/A', at one of `looks` looks.
 
     `floors`: least time in ms of each case; a floor that the incumbent itself beats is ignored.
@@ -43,7 +55,7 @@ def on_time(
     noise = bootstrap.geomean({c: (s[base], s["A/A"]) for c, s in times.items()}, weights)
     cases = {c: bootstrap.ratio(s[base], s["candidate"], level) for c, s in times.items()}
     threshold = 1 + max(NOISE_FLOOR, abs(math.log(noise.mid)), math.log(noise.high) - math.log(noise.mid))
-    figures = {
+    figures: Figures = {
         "speedup": gain.as_json(),
         "noise": noise.as_json(),
         "threshold": round(threshold, 6),
@@ -82,7 +94,7 @@ def disturbed(lot: Samples, base: str) -> str:
 
 def alone(
     bursts: Samples, base: str, gain: float, weights: Mapping[str, float] | None, looks: int = 1
-) -> tuple[str, bool, dict[str, Any]]:
+) -> tuple[str, bool, JsonObject]:
     """Check that at least half of a gain remains when each side runs alone.
 
     Returns the problem (empty: none), whether that is sure at one of `looks` looks, and the figures. `bursts`: case ->

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from pgo_agent.sandbox.gate.reason import NONE, Reason, plain
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
+from pgo_agent.sandbox.json_codec import JsonObject
 from pgo_agent.sandbox.judge.results.checks import Pick, TargetSession
 from pgo_agent.sandbox.judge.timing import bootstrap, measured_peaks, session, timer
 from pgo_agent.sandbox.judge.timing import decision as timing_verdict
@@ -41,7 +42,7 @@ def run(
     """
     times: Times = {c: {} for c in cases}
     thrown: list[str] = []
-    verdict, why, gain = Verdict.UNDECIDED, NONE, dict[str, Any]()
+    verdict, why, gain = Verdict.UNDECIDED, NONE, timing_verdict.Figures()
     for rounds in LOTS:
         lot = _lot(bench, sides, cases, rounds, thrown)
         if lot is None:
@@ -53,7 +54,7 @@ def run(
         verdict, why, gain = _look(bench, times, weights)
         if verdict != Verdict.UNDECIDED:
             break
-    alone: dict[str, Any] = {}
+    alone: JsonObject = {}
     if verdict == Verdict.ACCEPTED:
         problem, alone = _alone(bench, sides, cases, gain["speedup"][1], weights)
         if problem:
@@ -68,10 +69,10 @@ def _alone(
     cases: Sequence[str],
     gain: float,
     weights: Mapping[str, float] | None,
-) -> tuple[str, dict[str, Any]]:
+) -> tuple[str, JsonObject]:
     """Time bursts of each side alone, in turns. Return what contradicts the gain (or nothing), and the figures."""
     bursts: Times = {c: {"incumbent": [], "candidate": []} for c in cases}
-    problem, figures = "", dict[str, Any]()
+    problem, figures = "", JsonObject()
     for _ in range(ALONE):
         for case, samples in bursts.items():
             for _ in range(BURSTS):
@@ -86,8 +87,8 @@ def _alone(
 
 def _look(
     bench: TargetSession, times: Times, weights: Mapping[str, float] | None
-) -> tuple[Verdict, Reason, dict[str, Any]]:
-    def judge() -> tuple[Verdict, Reason, dict[str, Any]]:
+) -> tuple[Verdict, Reason, timing_verdict.Figures]:
+    def judge() -> tuple[Verdict, Reason, timing_verdict.Figures]:
         return timing_verdict.on_time(times, {c: bench.floor_ms(c) for c in times}, "incumbent", weights, len(LOTS))
 
     result = judge()

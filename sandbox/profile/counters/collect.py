@@ -12,7 +12,7 @@ from pathlib import Path
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 from pgo_agent.sandbox.judge.pool import GpuPool
-from pgo_agent.sandbox.judge.questions import plan_ref
+from pgo_agent.sandbox.judge.references import plan_ref
 from pgo_agent.sandbox.judge.worker_process import environment
 from pgo_agent.sandbox.profile import nvidia
 from pgo_agent.sandbox.profile.backend import CannotCompile, Subject, Workbench

@@ -7,7 +7,7 @@ of speed. Shares are 0 to 1.
 from dataclasses import dataclass
 
 from pgo_agent.sandbox.json_codec import Record
-from pgo_agent.sandbox.judge.questions import PlanRef
+from pgo_agent.sandbox.judge.references import PlanRef
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ from pgo_agent.sandbox.bundle.store import RECORDS, ContentStore
 from pgo_agent.sandbox.errors import EnvironmentFault
 from pgo_agent.sandbox.judge import questions
 from pgo_agent.sandbox.judge.interface import Judge
-from pgo_agent.sandbox.judge.questions import Problem, Recorded, Recording, plan_ref
+from pgo_agent.sandbox.judge.questions import Problem, Recorded, Recording
+from pgo_agent.sandbox.judge.references import plan_ref
 from pgo_agent.sandbox.profile.memo import Artefact
 from pgo_agent.sandbox.profile.timeline import instrumented_build, summary
 from pgo_agent.sandbox.profile.timeline.decode import Decoded, decode, headers, recorded

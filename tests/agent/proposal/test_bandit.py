@@ -17,6 +17,7 @@ from pgo_agent.agent.llm.models.types import Asker, Reply
 from pgo_agent.agent.proposal import bandit
 from pgo_agent.agent.proposal.bandit import MODEL, MOVES, Tally, mixed
 from pgo_agent.agent.run.context import Context
+from pgo_agent.agent.run.events import Event
 from pgo_agent.agent.run.record.candidate import Candidate
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.search import steps
@@ -178,8 +179,8 @@ def test_a_run_that_dies_with_a_reply_in_hand_proposes_the_same_generation(store
     file = recorded(store, tmp_path, f"{said}\n{other}", other)  # whose edits do not fit together: it gets a remark
     undisturbed = whole_search(store, file, "now-1")
 
-    def dies(event: dict[str, Any]) -> None:
-        if event["type"] == "model.replied":
+    def dies(event: Event) -> None:
+        if event.type == "model.replied":
             raise KeyboardInterrupt
 
     ctx = searching.begin(store, "now-2", width=3)
@@ -231,7 +232,7 @@ def test_a_generation_says_how_it_is_shared_when_that_changes(store: Store, tmp_
     for n in (1, 2, 3):
         if n == 1:
             searching.begin(store, "now-1", width=2)
-        steps.propose(played(searching.context(store, "now-1"), file, events.append), n)
+        steps.propose(played(searching.context(store, "now-1"), file, lambda e: events.append(e.as_json())), n)
     told = [(e["generation"], e["places"]) for e in events if e["type"] == "places.shared"]
     assert told == [(1, {MODEL: 1, MOVES: 1}), (2, {MOVES: 2})]
     assert {e["proposer"] for e in events if e["type"] == "candidate.proposed"} == {MODEL, MOVES}

@@ -120,7 +120,7 @@ def test_the_search_starts_again_from_the_best_runner_up_whoever_wrote_it(ctx: C
     assert parents.restarts(ctx)
     assert [p.name for p in parents.parents(ctx)] == [theirs.id, ours.id, "shipped"]
     events = list[dict[str, Any]]()
-    steps.propose(replace(ctx, emit_to=events.append), 3)
+    steps.propose(replace(ctx, emit_to=lambda e: events.append(e.as_json())), 3)
     first = ctx.store.candidates("now-1", 3)[0]
     assert (first.author, first.parent) == ("embedded, onto tiny", theirs.id)
     (told,) = (e["candidates"] for e in events if e["type"] == "search.restarted")

@@ -94,7 +94,7 @@ def test_a_veto_whose_verdict_was_recorded_before_a_kill_is_taken_once(ctx: Cont
     ((_, candidate, judged),) = steering.look(ctx)
     steps.settle(ctx, candidate, judged, None, 0.0)
     told = list[dict[str, object]]()
-    resumed = replace(ctx, emit_to=told.append)
+    resumed = replace(ctx, emit_to=lambda e: told.append(e.as_json()))
     steps.apply_requests(resumed)
     assert [e["type"] for e in told] == ["steer.taken"] and outcome(ctx, n)
 

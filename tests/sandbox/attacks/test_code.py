@@ -18,7 +18,7 @@ from pgo_agent.sandbox.build.result import Built
 from pgo_agent.sandbox.bundle import elf, validate
 from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.errors import BadBundle, EnvironmentFault
-from pgo_agent.sandbox.judge.questions import bundle_ref
+from pgo_agent.sandbox.judge.references import bundle_ref
 from pgo_agent.sandbox.judge.timing.commands import Worker
 
 from tests.sandbox import tracing

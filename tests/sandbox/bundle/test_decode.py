@@ -171,7 +171,7 @@ def test_an_honest_op_is_read_whole() -> None:
 def test_an_honest_kernel_is_read_whole() -> None:
     kernel = decode.kernel(KERNEL)
     assert (kernel.name, kernel.arch, kernel.files) == ("_add", 90, KERNEL["files"])
-    assert [m["block_size"] for m in kernel.tensordesc_meta] == [[2, 2]]
+    assert [m.block_size for m in kernel.tensordesc_meta] == [(2, 2)]
 
 
 @given(st.floats(allow_nan=False))

@@ -19,7 +19,8 @@ from pgo_agent.sandbox.judge.gpu_lock import GpuLock
 from pgo_agent.sandbox.judge.gpus import Gpu
 from pgo_agent.sandbox.judge.interface import Ended
 from pgo_agent.sandbox.judge.pool import GpuPool
-from pgo_agent.sandbox.judge.questions import BundleRef, Hello, Peaks, Race
+from pgo_agent.sandbox.judge.questions import Hello, Peaks, Race
+from pgo_agent.sandbox.judge.references import BundleRef
 from pgo_agent.sandbox.profile.kernel_profile import PassName
 
 from tests.agent.many import Machine, overlapping

@@ -33,11 +33,11 @@ def test_every_header_and_no_more_blocks_than_wanted_are_kept(blocks: int, most:
     tensor, size = scratch(blocks)
     for repeat in range(4):
         kept = instrumented.keep(tensor, size, most, repeat, contents)
-        assert [b.block for b in headers(fetched(contents, kept["headers"]))] == list(range(blocks))
-        found = decode(fetched(contents, kept["records"]), size, WARPS)
-        assert 0 < len(found.blocks) == kept["fetched"] <= most
+        assert [b.block for b in headers(fetched(contents, kept.headers))] == list(range(blocks))
+        found = decode(fetched(contents, kept.records), size, WARPS)
+        assert 0 < len(found.blocks) == kept.fetched <= most
         assert found.records.cycles.tolist() == found.records.block.tolist()
-        assert (found.problems, kept["blocks"]) == ((), blocks)
+        assert (found.problems, kept.blocks) == ((), blocks)
 
 
 def test_repeats_look_at_other_blocks_until_all_were_seen(tmp_path: Path) -> None:
@@ -45,6 +45,6 @@ def test_repeats_look_at_other_blocks_until_all_were_seen(tmp_path: Path) -> Non
     tensor, size = scratch(12)
     seen: Counter[int] = Counter()
     for repeat in range(4):
-        raw = fetched(contents, instrumented.keep(tensor, size, 3, repeat, contents)["records"])
+        raw = fetched(contents, instrumented.keep(tensor, size, 3, repeat, contents).records)
         seen.update(b.block for b in decode(raw, size, WARPS).blocks)
     assert seen == Counter(range(12))

@@ -1,5 +1,6 @@
 """`python theirs.py JOBS`: launches the pickled jobs by Triton's own launcher; prints a JSON null for each."""
 
+import dataclasses
 import json
 import pickle
 import sys
@@ -16,7 +17,8 @@ def launch(driver: CudaDriver, job: dict[str, Any]) -> None:
     k = job["kernel"]
     _, function, *_ = driver.utils.load_binary(k.name, job["image"], k.shared, 0)
     source = SimpleNamespace(signature=dict(enumerate(job["signature"])), constants={})
-    launcher = driver.launcher_cls(source, k)
+    metas = tuple(dataclasses.asdict(m) for m in k.tensordesc_meta)
+    launcher = driver.launcher_cls(source, dataclasses.replace(k, tensordesc_meta=metas))
     packed = (k.num_warps, k.num_ctas, k.shared)
     for _ in range(job["times"]):
         launcher(*job["grid"], job["stream"], function, packed, None, None, None, *map(argument, job["args"]))

@@ -25,7 +25,7 @@ from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.evidence import Evidence
 from pgo_agent.sandbox.gate.reason import of_case, plain
 from pgo_agent.sandbox.gate.verdict import Verdict
-from pgo_agent.sandbox.judge.questions import Environment
+from pgo_agent.sandbox.judge.machine import Environment
 
 from tests.agent.baselines import baseline, point
 

@@ -206,11 +206,16 @@ def test_a_launch_that_the_driver_refuses_tells_the_name_of_the_error(stub: Mach
 
 def _with_meta(job: dict[str, Any], **fields: Any) -> dict[str, Any]:
     """The launch with other metadata for its descriptors."""
-    metas = tuple(m | fields for m in job["kernel"].tensordesc_meta)
-    maps = (
-        dataclasses.replace(a, meta=a.meta | fields) if isinstance(a, cuda_driver.TensorMap) else a for a in job["args"]
-    )
-    return job | {"args": tuple(maps), "kernel": dataclasses.replace(job["kernel"], tensordesc_meta=metas)}
+    metas = tuple(dataclasses.replace(m, **fields) for m in job["kernel"].tensordesc_meta)
+
+    def changed(a: Any) -> Any:
+        is_map = isinstance(a, cuda_driver.TensorMap)
+        return dataclasses.replace(a, meta=dataclasses.replace(a.meta, **fields)) if is_map else a
+
+    return job | {
+        "args": tuple(map(changed, job["args"])),
+        "kernel": dataclasses.replace(job["kernel"], tensordesc_meta=metas),
+    }
 
 
 @pytest.fixture(scope="session")

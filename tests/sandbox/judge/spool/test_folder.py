@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from pgo_agent.sandbox.errors import EnvironmentFault
-from pgo_agent.sandbox.judge.questions import Final, plan_ref
+from pgo_agent.sandbox.judge.questions import Final
+from pgo_agent.sandbox.judge.references import plan_ref
 from pgo_agent.sandbox.judge.spool.client import Unanswered
 from pgo_agent.sandbox.judge.spool.folder import (
     ANSWERS,

@@ -17,7 +17,8 @@ from pgo_agent.sandbox.errors import BadBundle, EnvironmentFault, TargetFault
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.judge import questions
 from pgo_agent.sandbox.judge.interface import Busy, Ended
-from pgo_agent.sandbox.judge.questions import Environment, bundle_ref, plan_ref
+from pgo_agent.sandbox.judge.machine import Environment
+from pgo_agent.sandbox.judge.references import bundle_ref, plan_ref
 from pgo_agent.sandbox.judge.spool import protocol
 from pgo_agent.sandbox.judge.spool.client import SpoolJudge, Unanswered
 from pgo_agent.sandbox.judge.spool.folder import ANSWERS, ARTEFACTS, Folder
