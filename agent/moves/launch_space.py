@@ -2,7 +2,8 @@
 
 LAUNCH_SPACE names its kernels, `{"_matmul": {"BLOCK_M": [64, 128]}}`, or is flat: then it is of the one launch that
 takes all of its parameters, and among several of the one that does most work (`workload.py`). So is a grid that nobody
-declared. Relies on `launch_config.py` for the points of one kernel.
+declared: of those whose launches the file holds, for a package may launch others of its own. Relies on
+`launch_config.py` for the points of one kernel.
 """
 
 import itertools
@@ -53,7 +54,7 @@ def varied(source: str, shipped: Built, manifest: Mapping[str, Any], space: obje
     launched = {s.kernel: s for s in every_site if s.kernel in order}
     seen = {name: _seen(site, every_site, shipped) for name, site in launched.items()}
     declared = _declared(space, launched, seen, order, source)
-    chosen: dict[str, Space | None] = {**declared} or dict.fromkeys(order[:1])
+    chosen: dict[str, Space | None] = {**declared} or dict.fromkeys(([n for n in order if n in launched] or order)[:1])
     standing = next((s for s in every_site if s.kernel == order[0] and not s.autotuned), None)
     nothing = Varied(written=named(standing, every_site, standing.values) if standing else None)
     if not launched:

@@ -80,6 +80,12 @@ def test_the_first_step_of_a_reduction_is_the_one_that_does_the_work(built: Made
     assert {c.label.split(":")[0] for cs in shipped.choices.values() for c in cs} == {"_total"}
 
 
+def test_a_kernel_whose_launch_the_file_does_not_hold_leaves_the_grid_to_the_next(built: Made) -> None:
+    source, shipped, manifest = built(SEVERAL)
+    unfollowed = source.replace("_scale[", "[_scale][0][")
+    assert launch_space.varied(unfollowed, shipped, manifest, None).kernels == ("_fill",)
+
+
 @pytest.mark.parametrize(
     ("declared", "kernels", "points"),
     [
