@@ -72,13 +72,20 @@ def propose(
     late = [k in aside or (k in streams and not cites and not move.streams) for move, k, cites in pairs]
     turns = [(asked.place(cites), later) for (_, _, cites), later in zip(pairs, late, strict=True)]
     turns += [(asked.place(x.cites), False) for x in launches]
+    named = {i: f" in {pairs[i][1]}" if several else "" for i in range(len(pairs))}
+    made = {
+        i: _rewritten(move, source, kernel, named[i], best, device)
+        for i, (move, kernel, _) in enumerate(pairs)
+        if late[i] and kernel not in aside
+    }
+    yield from (m for m in made.values() if isinstance(m, Skipped))  # why not is told also where their turn never comes
     for i in sorted(range(len(turns)), key=lambda i: turns[i]):  # stable: equals as they stand in the catalogue
         if i >= len(pairs):
             yield launches[i - len(pairs)]
-            continue
-        move, kernel, cites = pairs[i]
-        made = _rewritten(move, source, kernel, f" in {kernel}" if several else "", best, device)
-        yield made if isinstance(made, Skipped) else asked.cite(made, cites)
+        elif not isinstance(made.get(i), Skipped):
+            move, kernel, cites = pairs[i]
+            proposal = _rewritten(move, source, kernel, named[i], best, device)
+            yield proposal if isinstance(proposal, Skipped) else asked.cite(proposal, cites)
 
 
 def _aside(kernels: Sequence[str], best: Mapping[str, Best]) -> set[str]:
