@@ -95,6 +95,9 @@ def apply(
     run: RunArgument = "last",
     candidate: Annotated[str | None, typer.Argument(help="An accepted candidate; default: the winner.")] = None,
     branch: Annotated[str | None, typer.Option(help="Commit onto a new git branch of this name instead.")] = None,
+    to_source: Annotated[
+        bool, typer.Option("--to-source", help="Into the file that `init FILE -- PROGRAM` took the target from.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     store: StoreOption = WORKSPACE,
 ) -> None:
@@ -102,7 +105,7 @@ def apply(
     from pgo_agent.agent.commands import apply as applying
 
     with runner.faults(), runner.opened(store) as opened:
-        change = applying.plan(opened, run, candidate)
+        change = applying.plan(opened, run, candidate, to_source)
         print(change.diff, end="")
         if not yes and not (sys.stdin.isatty() and typer.confirm("Write this?", err=True)):
             print("nothing was written; --yes writes without asking", file=sys.stderr)

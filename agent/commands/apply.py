@@ -12,6 +12,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from pgo_agent.agent.commands import origins
 from pgo_agent.agent.run.record.candidate import Candidate
 from pgo_agent.agent.run.record.run import Run
 from pgo_agent.agent.run.record.run_summary import MeasuredRun
@@ -45,8 +46,9 @@ class Change:
         return "".join(difflib.unified_diff(self.old.splitlines(True), self.new.splitlines(True), *names))
 
 
-def plan(store: Store, name: str, candidate: str | None) -> Change:
-    """Return the change that applying a candidate (by default the run's winner) would make.
+def plan(store: Store, name: str, candidate: str | None, to_source: bool = False) -> Change:
+    """Return the change that applying a candidate (by default the run's winner) would make. `to_source`: in the file
+    that `init` took the target from.
 
     Raises UsageFault when there is no accepted candidate, TargetMoved when the file is not what the run was about.
     """
@@ -64,7 +66,8 @@ def plan(store: Store, name: str, candidate: str | None) -> Change:
         raise TargetMoved(f"{path} changed since run {run.id} began", "start a new run on it, or restore the file")
     if not target.same_contract(chosen.source, current.source):
         raise UsageFault(f"candidate {chosen.id} changes reference, inputs or cases", "only the kernel part is applied")
-    return Change(path, current.source, chosen.source, _message(run, chosen))
+    written = origins.changed(current, chosen.source) if to_source else (path, current.source, chosen.source)
+    return Change(*written, _message(run, chosen))
 
 
 def write(change: Change) -> Path:

@@ -186,7 +186,7 @@ class Watch(TorchDispatchMode):
             self.checks.op(name, args, None)
         if name in ("_local_scalar_dense", "is_nonzero", "equal"):
             return self._value(args[0], name)
-        if name in ("nonzero", "masked_select"):
+        if name in ("nonzero", "masked_select") or str(func) == "aten.repeat_interleave.Tensor":
             return self._all(args[0], name)
         out = func(*args, **kwargs)
         if func._schema.is_mutable and args and isinstance(args[0], torch.Tensor):
@@ -198,10 +198,14 @@ class Watch(TorchDispatchMode):
         return out
 
     def _all(self, tensor: Any, name: str) -> Any:
-        """Return what an op gives whose result is as long as values say: as if it took every element."""
+        """Return what an op gives whose result is as long as values say: as if it took every element, and once."""
+        known = getattr(tensor, "constant", None) if name == "repeat_interleave" else None
+        if known is not None:
+            return torch.empty((int(known.sum()),), dtype=torch.int64, device=tensor.device)
         self.note(f"the program asked which elements hold{call_frames.where()}: all of them were given")
-        if name == "nonzero":
-            return torch.empty((tensor.numel(), tensor.dim()), dtype=torch.int64, device=tensor.device)
+        if name != "masked_select":
+            shape = (tensor.numel(), tensor.dim()) if name == "nonzero" else (tensor.numel(),)
+            return torch.empty(shape, dtype=torch.int64, device=tensor.device)
         return torch.empty((tensor.numel(),), dtype=tensor.dtype, device=tensor.device)
 
     def _value(self, tensor: Any, name: str) -> Any:

@@ -91,7 +91,7 @@ def _written(group: Captured, to: Path, inside: Box, device: Device) -> Path:
     tries += [(0, own, how) for how in (Guess.HALVES, Guess.SAME) for own in (True, False)]
     tried = dict[str, None]()
     for how in tries:
-        text = captured_target.write(group, *how)
+        text = captured_target.write(group, to, *how)
         if text in tried:
             continue
         tried[text] = None

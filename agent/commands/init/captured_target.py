@@ -6,8 +6,10 @@ and, where it was seen, backward: what forward saves is then checked by the grad
 
 from collections.abc import Mapping, Sequence
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
+from pgo_agent.agent.commands import origins
 from pgo_agent.agent.commands.init import cases as sizing
 from pgo_agent.agent.commands.init import program_text, references, render
 from pgo_agent.agent.commands.init.captured_calls import Captured
@@ -21,9 +23,9 @@ from pgo_agent.sandbox.target import CONTRACT
 RAGGED = (sizing.LESS, 8, 16, 32)  # by how much guessed sizes differ from even ones: the least that the launcher takes
 
 
-def write(captured: Captured, less: int = RAGGED[0], own: bool = True, how: Guess = Guess.RAGGED) -> str:
-    """Return the text of the target; `less`: by how much guessed sizes are no power of two. `own`: with the program's
-    own inputs, where random numbers alone would not do. `how`: sizes are guessed.
+def write(captured: Captured, to: Path, less: int = RAGGED[0], own: bool = True, how: Guess = Guess.RAGGED) -> str:
+    """Return the text of the target at `to`. `less`: by how much guessed sizes are no power of two. `own`: with the
+    program's own inputs, where random numbers alone would not do. `how`: sizes are guessed.
 
     Raises UsageFault when the kernel needs names that a target defines.
     """
@@ -38,7 +40,13 @@ def write(captured: Captured, less: int = RAGGED[0], own: bool = True, how: Gues
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
     template = resources.files("pgo_agent.agent.commands.init").joinpath("captured.py.j2").read_text(encoding="utf-8")
-    return environment.from_string(template).render(**_values(captured, less, own, how))
+    return environment.from_string(template).render(**_values(captured, less, own, how), origins=_origins(captured, to))
+
+
+def _origins(captured: Captured, to: Path) -> list[str]:
+    modules = captured.modules
+    files = {captured.path, *modules.kernels, *modules.between}
+    return origins.lines(captured.part, files, to, modules.repository)
 
 
 def _values(captured: Captured, less: int, own: bool, how: Guess) -> dict[str, Any]:

@@ -103,6 +103,28 @@ def asked(x):
     parts = torch.empty(_tuned.best_config.kwargs["BLOCK"], device=x.device)
     _copy[(1,)](y, parts, 256, BLOCK=256)
     return parts
+
+
+class Tuner(triton.runtime.Autotuner):
+    def run(self, *args, **kwargs):
+        call = lambda c: self.fn.run(*args, **kwargs, **c.all_kwargs())
+        times = {c: triton.testing.do_bench(lambda: call(c)) for c in self.configs}
+        return self.fn.run(*args, **kwargs, **min(times, key=times.get).all_kwargs())
+
+
+@triton.jit
+def _copied(src, dst, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(dst + at, tl.load(src + at, mask=at < n), mask=at < n)
+
+
+_own = Tuner(_copied, ["src", "dst", "n", "BLOCK"], [triton.Config({"BLOCK": b}) for b in (256, 512)], [], None, None)
+
+
+def owned(x):
+    y = torch.empty_like(x)
+    _own.run(x, y, 4096, grid=lambda meta: (triton.cdiv(4096, meta["BLOCK"]),), warmup=False)
+    return y
 """
 TWO = """
 CONFIGS = [triton.Config({"BLOCK": b}, num_warps=4) for b in (256, 512, 1024)]
@@ -224,3 +246,7 @@ def test_two_autotuned_launches_give_a_sum_of_plans_not_a_product(tmp_path_facto
 def test_every_plan_of_two_autotuned_launches_becomes_a_choice(case: str, two: Built) -> None:
     assert two.failures == ()
     assert len({c.label for c in two.choices[f"CASES/{case}"]}) == 5
+
+
+def test_a_librarys_own_tuner_is_not_timed_and_its_list_is_taken(traced: Traced) -> None:
+    assert blocks(traced.entries("owned")) == [256, 512]

@@ -85,6 +85,7 @@ def test_a_script_that_launches_its_kernel_at_top_level_becomes_a_whole_target(f
     launcher = text[text.index("def launch_kernel(x, y)") : text.index("def kernel(x, y)")]
     assert "output = torch.empty_like(x)" in launcher and "triton.cdiv(n_elements, meta['BLOCK'])" in launcher
     assert "98432" not in launcher and "rand" not in launcher
+    assert "# Taken from mine.py, sha256 " not in text, "its only function has another name there"
 
 
 def test_a_kernel_that_is_called_kernel_gets_another_name_and_keeps_its_comments(first: tuple[str, Done, Path]) -> None:
@@ -108,6 +109,7 @@ def test_launches_of_one_test_are_one_launcher_and_its_parameters_are_cases(test
     launcher = text[text.index("def launch_softmax(x, warps)") : text.index("def kernel(x, warps)")]
     assert "rows = x.shape[0]\n    cols = x.shape[1]\n" in launcher
     assert launcher.index("softmax[") < launcher.index("double[") < launcher.index("return out")
+    assert text.count("# Taken from mine.py, sha256 ") == 1
     assert "dict(rows=4096, cols=1000, warps=8" in text and "dict(rows=1024, cols=512, warps=4" in text
 
 
