@@ -40,6 +40,12 @@ def blocks(text: str) -> list[Block]:
     return list(_cut(text))
 
 
+def block(text: str, nodes: Sequence[ast.stmt]) -> Block:
+    """Return statements as a block. `text`: theirs."""
+    names = frozenset[str]().union(*map(_names, nodes)) - {"_"}  # which nobody reads, and many assign
+    return Block(text, tuple(nodes), names, frozenset(free_names.used(nodes)))
+
+
 @lru_cache(maxsize=8)
 def _cut(text: str) -> tuple[Block, ...]:
     """Cut a file, and remember the result: every reply is merged with the same target."""
@@ -50,8 +56,7 @@ def _cut(text: str) -> tuple[Block, ...]:
         after = spans[i + 1][0] - 1 if i + 1 < len(spans) else len(lines)
         tail = [j for j in range(last, after) if lines[j].strip() and lines[j][0] in " \t"]  # comments of its body
         end = max(tail, default=last - 1) + 1 if i + 1 < len(spans) else after
-        names = frozenset[str]().union(*map(_names, nodes)) - {"_"}  # which nobody reads, and many assign
-        result.append(Block("".join(lines[begin:end]), tuple(nodes), names, frozenset(free_names.used(nodes))))
+        result.append(block("".join(lines[begin:end]), nodes))
         begin = end
     return tuple(result)
 

@@ -3,6 +3,7 @@
 import ast
 
 from pgo_agent.sandbox import parsing
+from pgo_agent.sandbox.target import names_of
 
 
 def merged(target: str, by_hand: str) -> str:
@@ -20,8 +21,5 @@ def lines(by_hand: str) -> int:
 
 
 def _names(node: ast.stmt) -> set[str]:
-    if isinstance(node, ast.FunctionDef | ast.ClassDef):
-        return {node.name}
-    if isinstance(node, ast.Assign):
-        return {t.id for t in node.targets if isinstance(t, ast.Name)}
-    return set()
+    """Return what a statement defines; an import defines nothing that another could take the place of."""
+    return set() if isinstance(node, ast.Import | ast.ImportFrom) else names_of(node)

@@ -46,7 +46,7 @@ class Sites:
             finally:
                 self.nargs = None
 
-        def subclassed(cls: type[Autotuner], **_named: Any) -> None:
+        def subclassed(cls: type[Autotuner], /, **_named: Any) -> None:
             if "run" in vars(cls):  # a library's own tuner, which would time: its list is taken as any
                 cls.run = run
 

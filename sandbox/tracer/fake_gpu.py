@@ -72,6 +72,15 @@ def install(
     driver.set_active(fake_cuda_api.Driver(device, launched, loaded))
 
 
+def unpinned(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Stand in for a function that makes a tensor of the host: no allocator here pins memory, and nothing needs it."""
+
+    def made(*args: Any, pin_memory: bool = False, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return made
+
+
 def moved(module: Any, function: Callable[..., Any], recurse: bool = True) -> Any:
     """Stand in for `torch.nn.Module._apply`, which would swap a fake parameter for one on another device."""
     if recurse:

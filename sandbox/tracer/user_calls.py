@@ -18,9 +18,12 @@ from pgo_agent.sandbox.tracer import call_frames, custom_ops, launch_frames
 from pgo_agent.sandbox.tracer.call_frames import Call
 from pgo_agent.sandbox.tracer.checks import Checks
 from pgo_agent.sandbox.tracer.tensor_values import TensorValues
+from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.weak import WeakIdKeyDictionary
 
 MOST_CALLS = 256
+MOST_LITERALS = 4096  # numbers that a program writes down as one tensor
 _STAND_INS: dict[type, Any] = {bool: True, int: 1, float: 0.0}  # for values of tensors, which nobody knows
 
 
@@ -50,6 +53,7 @@ class Watch(TorchDispatchMode):
         self._open: dict[FrameType, Call] = {}
         self._depth = 0
         self.values = TensorValues()
+        self._literals = WeakIdKeyDictionary()  # tensors that were made of numbers -> those
         self.checks = Checks(self.values, self._line)
 
     # functions --------------------------------------------------------------------------------------------------------
@@ -195,13 +199,15 @@ class Watch(TorchDispatchMode):
                 call.written.add(self.values.storage(args[0]))
         self.values.drawn(name, args, out)
         self.checks.op(name, args, out)
+        if name == "lift_fresh" and type(args[0]) is torch.Tensor and args[0].numel() <= MOST_LITERALS:
+            with no_dispatch():
+                self._literals[out] = args[0].flatten().tolist()
         return out
 
     def _all(self, tensor: Any, name: str) -> Any:
         """Return what an op gives whose result is as long as values say: as if it took every element, and once."""
-        known = getattr(tensor, "constant", None) if name == "repeat_interleave" else None
-        if known is not None:
-            return torch.empty((int(known.sum()),), dtype=torch.int64, device=tensor.device)
+        if name == "repeat_interleave" and tensor in self._literals:
+            return torch.empty((sum(self._literals[tensor]),), dtype=torch.int64, device=tensor.device)
         self.note(f"the program asked which elements hold{call_frames.where()}: all of them were given")
         if name != "masked_select":
             shape = (tensor.numel(), tensor.dim()) if name == "nonzero" else (tensor.numel(),)

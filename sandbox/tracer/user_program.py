@@ -68,6 +68,9 @@ def _watched(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
     ):
         for name in names:
             setattr(owner, name, lambda *a, **k: None)
+    for name in ("tensor", "empty", "zeros", "ones", "full", "arange"):
+        setattr(torch, name, fake_gpu.unpinned(getattr(torch, name)))
+    torch.Tensor.pin_memory = lambda tensor, *_args, **_kwargs: tensor
     torch.Generator = fake_gpu.AnyGenerator
     torch.compile = fake_cuda_api.compiled(lambda function: function)
     os.chdir(folder / request["cwd"])

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pgo_agent.agent.commands.init import command, operators, render
-from pgo_agent.agent.kernel_part import Block, blocks, mentioned, used_by
+from pgo_agent.agent.kernel_part import Block, block, blocks, used_by
 from pgo_agent.sandbox import parsing, target
 
 DEEP = 16  # imports of imports that are followed
@@ -125,9 +125,7 @@ class _Inliner:
 
 
 def _block(text: str) -> Block:
-    nodes = tuple(parsing.module(text).body)
-    names = frozenset[str]().union(*(target.names_of(n) for n in nodes))
-    return Block(text, nodes, names, frozenset(mentioned(nodes)))
+    return block(text, parsing.module(text).body)
 
 
 def resolve(path: Path, node: ast.ImportFrom, name: str, deep: int = DEEP) -> tuple[Path, str] | None:

@@ -7,7 +7,7 @@ the box. Relies on `sandbox/tracer/user_program.py`, which runs inside; its answ
 import json
 import shlex
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from pgo_agent.agent.commands.init.seen import Seen
 from pgo_agent.sandbox import json_codec
 from pgo_agent.sandbox.bundle import validate
 from pgo_agent.sandbox.errors import BadBundle, UsageFault
-from pgo_agent.sandbox.isolation.box import Box
+from pgo_agent.sandbox.isolation.box import Box, Ran
 
 SECONDS = 300.0
 MOST_FILES, MOST_BYTES = 3000, 64 << 20
@@ -72,13 +72,10 @@ def watch(box: Box, device: str, program: Program, file: Path, launcher: str) ->
             "program": program.kind,
             "args": program.args,
         }
-        (folder / "request.json").write_text(json.dumps(request))
-        ran = box.run("pgo_agent.sandbox.tracer.user_program", folder, SECONDS)
-        try:
-            seen = json_codec.from_json(Seen, validate.answer(folder / "out" / "result.json"))
-        except (BadBundle, OSError, ValueError, TypeError, KeyError) as e:
-            why = f"it ran for over {SECONDS:.0f} s" if ran.timed_out else ran.output.strip()[-1500:] or str(e)
-            raise UsageFault(f"the program left no answer: {why}", HINT) from None
+        seen, ran = _seen(box, folder, request)
+        if seen is None:
+            why = f"it ran for over {SECONDS:.0f} s" if ran.timed_out else ran.output.strip()[-1500:]
+            raise UsageFault(f"the program left no answer: {why}", HINT)
     if not (seen.calls or seen.bare):
         ended = f"; it ended with {seen.error}" if seen.error else ""
         said = f"\n{ran.output.strip()[-1500:]}" if seen.error else ""
@@ -96,12 +93,18 @@ def error_of(box: Box, device: str, statements: str, file: Path) -> str:
         (folder / "out").mkdir()
         (folder / "tried.py").write_text(file.read_text(encoding="utf-8"))
         request = {"device": device, "watched": ["tried.py"], "packages": [], "launcher": "", "cwd": "."}
-        (folder / "request.json").write_text(json.dumps(request | {"program": "call", "args": [statements]}))
-        ran = box.run("pgo_agent.sandbox.tracer.user_program", folder, SECONDS)
-        try:
-            return str(json_codec.from_json(Seen, validate.answer(folder / "out" / "result.json")).error)
-        except (BadBundle, OSError, ValueError, TypeError, KeyError):
-            return ran.output.strip()[-300:] or "it left no answer"
+        seen, ran = _seen(box, folder, request | {"program": "call", "args": [statements]})
+        return seen.error if seen else ran.output.strip()[-300:] or "it left no answer"
+
+
+def _seen(box: Box, folder: Path, request: Mapping[str, object]) -> tuple[Seen | None, Ran]:
+    """Run what a request names in the box; return what was seen, or None where no answer can be read."""
+    (folder / "request.json").write_text(json.dumps(request))
+    ran = box.run("pgo_agent.sandbox.tracer.user_program", folder, SECONDS)
+    try:
+        return json_codec.from_json(Seen, validate.answer(folder / "out" / "result.json")), ran
+    except (BadBundle, OSError, ValueError, TypeError, KeyError):
+        return None, ran
 
 
 def _package(file: Path) -> str:

@@ -126,3 +126,23 @@ def test_what_a_kernel_changes_in_place_is_compared_with_what_was_computed_befor
 def test_what_is_computed_of_it_after_the_launch_is_no_reference(tmp_path: Path) -> None:
     _, done = targeted(tmp_path, IN_PLACE.replace("EXPECTED", "x * 1.5"), "python")
     assert "1 lines to write" in done.out, done.out + done.err
+
+
+REPEATED = """@triton.jit
+def copy(x_ptr, i_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + i, tl.load(x_ptr + tl.load(i_ptr + i, i < n, 0), i < n), i < n)
+
+
+x = torch.randn(64, device="cuda")
+rows = torch.arange(3).repeat_interleave(torch.tensor([30, 2, 8], pin_memory=True)).to("cuda")
+assert rows.shape == (40,)
+out = torch.empty(40, device="cuda")
+copy[(1,)](x, rows, out, out.numel(), BLOCK=64)
+assert torch.equal(out, x[rows])
+"""
+
+
+def test_elements_that_are_repeated_as_often_as_written_numbers_say_are_counted(tmp_path: Path) -> None:
+    text, done = targeted(tmp_path, REPEATED, "python")
+    assert "0 lines to write" in done.out and "return x[rows]" in text, done.out + done.err
