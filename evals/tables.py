@@ -220,7 +220,7 @@ def mutants(file: str) -> str:
 def field() -> str:
     """Return how far the kernels of public packages came: a Markdown table, a line for each."""
     made = list(field_run.read(FIELD / "targets.jsonl").values())
-    runs = {r.kernel: r for r in load.files([FIELD / "h200.jsonl"]).rows}
+    runs = {r.kernel: r for r in load.files([FIELD / "h100.jsonl"]).rows}
     columns = ["kernel", "package", "lines by hand", "as shipped, ms", "tuned, ms", "`torch.compile`, ms"]
     columns += ["over as shipped", "over tuned", "over `torch.compile`", "won by, or what stood in the way"]
     table = ["| " + " | ".join(columns) + " |", "|---|---|" + "---:|" * (len(columns) - 3) + "---|"]
