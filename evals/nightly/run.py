@@ -54,9 +54,8 @@ def check(rows: Rows, settings: RunSettings) -> None:
     for name in rows.plan.targets:
         subject = target.read(target_file.locate(Path(name)))
         _one_text(rows, name, subject.digest)
-        asker = Asker("", subject.name, subject.digest, lambda *_, **__: None)
         for optimizer in rows.plan.optimizers:
-            named(model(optimizer, name), asker)
+            check_optimizer(optimizer, name, subject)
     gpu, device = judge_choice.choose(settings)
     if gpu is None:
         raise EnvironmentFault(MISSING, "take a machine with one, or name one elsewhere with --judge spool:DIR")
@@ -64,6 +63,12 @@ def check(rows: Rows, settings: RunSettings) -> None:
     if gpus := {r.gpu for r in rows.rows()} - {device.name}:
         problem = f"{rows.file} was begun on {', '.join(sorted(gpus))}, and this is {device.name}"
         raise UsageFault(problem, f"a night is of one GPU: {planned.OTHER_FILE}")
+
+
+def check_optimizer(optimizer: str, name: str, subject: target.Target | None = None) -> None:
+    """Raise UsageFault where an optimizer cannot be one: no key for its server, no folder for a relay."""
+    asker = Asker("", subject.name if subject else "", subject.digest if subject else "", lambda *_, **__: None)
+    named(model(optimizer, name), asker)
 
 
 def _one_commit(rows: Rows) -> None:

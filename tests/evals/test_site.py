@@ -162,7 +162,7 @@ def test_a_kernel_that_never_got_to_a_run_is_listed_with_its_reason_and_counts_a
 
 
 def test_the_recorded_kernels_of_public_packages_are_all_on_the_page() -> None:
-    found = of_packages(*load.files([RESULTS / "h200.jsonl"]).rows, targets=field.of_files([RESULTS / "targets.jsonl"]))
+    found = of_packages(*load.files([RESULTS / "h100.jsonl"]).rows, targets=field.of_files([RESULTS / "targets.jsonl"]))
     page = Page(found["index.html"])
     assert all(k.name in page.text for k in suite.read()) and all(link in found for link in page.links)
 
