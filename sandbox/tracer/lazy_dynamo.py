@@ -27,6 +27,7 @@ def settings() -> None:
     if _NAME in sys.modules:
         return
     stand_in = sys.modules[_NAME] = torch._dynamo = _Settings(_NAME)
+    stand_in.__path__ = [str(_FOLDER)]  # a package: from which torch takes the settings to log an error, too
     sys.meta_path.insert(0, _Again())
     try:
         stand_in.config = _alone(f"{_NAME}.config", _FOLDER / "config.py")
@@ -47,7 +48,7 @@ class _Settings(ModuleType):
         return (lambda function: function) if fn is None else fn
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") and name != "__path__":  # which `import torch._dynamo.x` asks for
+        if name.startswith("__"):
             raise AttributeError(name)
         if sys.modules.get(_NAME) is self:
             _whole()
@@ -55,9 +56,12 @@ class _Settings(ModuleType):
 
 
 class _Again(Loader):
-    """Has a module of dynamo's that came with the whole of it while it was being looked for taken as it is."""
+    """Imports all of dynamo when a module of it is looked for, and has that module taken as it then is."""
 
     def find_spec(self, name: str, _path: Any = None, _target: Any = None) -> ModuleSpec | None:
+        if name.startswith(f"{_NAME}.") and isinstance(sys.modules.get(_NAME), _Settings):
+            _whole()
+            importlib.import_module(name)
         return ModuleSpec(name, self) if name.startswith(f"{_NAME}.") and name in sys.modules else None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:

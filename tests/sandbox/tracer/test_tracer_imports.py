@@ -5,6 +5,7 @@ import pytest
 from tests.sandbox.tracing import Traced, trace
 
 SNIPPET = """
+import contextlib
 import sys
 
 
@@ -13,7 +14,16 @@ def plain(x):
     return _zeros_and_copy(x)
 
 
+def failing(x):
+    with contextlib.suppress(RuntimeError):
+        x + torch.zeros(3, device=x.device)
+    return plain(x)
+
+
 def asking(x):
+    import torch._dynamo.testing
+
+    assert torch._dynamo.testing is sys.modules["torch._dynamo.testing"]
     from torch._dynamo.decorators import disable
 
     assert disable is torch._dynamo.disable and torch._dynamo is sys.modules["torch._dynamo"]
@@ -35,6 +45,10 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> Traced:
 
 def test_a_launcher_is_traced_without_torchs_compiler(traced: Traced) -> None:
     assert [s.get("op", "launch") for s in traced.steps("plain")] == ["aten.zeros_like.default", "launch"]
+
+
+def test_sizes_that_do_not_fit_are_told_without_it_too(traced: Traced) -> None:
+    assert [s.get("op", "launch") for s in traced.steps("failing")[-2:]] == ["aten.zeros_like.default", "launch"]
 
 
 def test_a_launcher_that_asks_torchs_compiler_something_gets_its_answer_and_the_same_plan(traced: Traced) -> None:
