@@ -70,25 +70,46 @@ def _points(space: Mapping[str, Sequence[int]]) -> int:
 def propose(
     source: str, best: Mapping[str, Best], measured: Sequence[Config], device: Device, asked: ProfileEvidence
 ) -> Iterator[Proposal | Skipped]:
-    """Yield launch proposals. `best`: case -> its best configuration; `measured`: points measured already."""
+    """Yield launch proposals. `best`: case -> its best configuration; `measured`: points measured already.
+
+    Of several kernels that a file launches each has its turn, and the one that takes most of the time two.
+    """
     every_site = sites(source)
     busiest = {b.static.get("name") for b in best.values()}
     launched = {name for b in best.values() for name in b.profiles}
+    turns = list[tuple[int, Iterator[Proposal | Skipped]]]()
     for site in sorted(every_site, key=lambda s: s.kernel not in busiest):  # stable: else as they stand in the file
         if launched and site.kernel not in launched:
             continue
-        where = f" in {site.kernel}" if len(every_site) > 1 else ""
-        bases = bases_of(site, every_site, best.values())
-        yield from _best_of_the_grid(source, site, bases, where)
-        points = [config_of(site, every_site, c) for c in measured]
-        every = {c: b for c, x in best.items() for b in bases_of(site, every_site, [x])}
-        stepped = _stepped(source, site, bases, points, every, device, asked, where)
-        scaled = _scaled(source, site, bases, asked, where)
-        for pair in itertools.zip_longest(scaled, stepped):
-            yield from (p for p in pair if p is not None)
-        for name, value in site.tied.items():
-            why = f"the grid of its launch is written with {value}, too: give both one name, and it can be varied"
-            yield Skipped(f"other values of {name}{where}", why)
+        turns.append((1 + (site.kernel in busiest), _of_site(source, site, every_site, best, measured, device, asked)))
+    while turns:
+        for count, made in turns:
+            yield from itertools.islice(made, count)
+        turns = [(n, itertools.chain([p], made)) for n, made in turns if (p := next(made, None)) is not None]
+
+
+def _of_site(
+    source: str,
+    site: LaunchSite,
+    every_site: Sequence[LaunchSite],
+    best: Mapping[str, Best],
+    measured: Sequence[Config],
+    device: Device,
+    asked: ProfileEvidence,
+) -> Iterator[Proposal | Skipped]:
+    """Yield the proposals for one launch."""
+    where = f" in {site.kernel}" if len(every_site) > 1 else ""
+    bases = bases_of(site, every_site, best.values())
+    yield from _best_of_the_grid(source, site, bases, where)
+    points = [config_of(site, every_site, c) for c in measured]
+    every = {c: b for c, x in best.items() for b in bases_of(site, every_site, [x])}
+    stepped = _stepped(source, site, bases, points, every, device, asked, where)
+    scaled = _scaled(source, site, bases, asked, where)
+    for pair in itertools.zip_longest(scaled, stepped):
+        yield from (p for p in pair if p is not None)
+    for name, value in site.tied.items():
+        why = f"the grid of its launch is written with {value}, too: give both one name, and it can be varied"
+        yield Skipped(f"other values of {name}{where}", why)
 
 
 def _stepped(

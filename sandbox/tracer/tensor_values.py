@@ -3,6 +3,7 @@
 A tensor is told from others by its storage. Everything is given in a form that JSON holds.
 """
 
+from enum import Enum
 from typing import Any
 
 import torch
@@ -72,7 +73,7 @@ class TensorValues:
                 "recipe": self._recipes.get(self.storage(value), {}),
                 "copied": self.copies(self.storage(value)),
             }
-        if value is None or isinstance(value, bool | int | float | str):
+        if value is None or (isinstance(value, bool | int | float | str) and not isinstance(value, Enum)):
             return {"plain": value}
         if isinstance(value, torch.dtype):
             return {"dtype_": str(value)[6:]}
