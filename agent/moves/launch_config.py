@@ -72,20 +72,23 @@ def propose(
 ) -> Iterator[Proposal | Skipped]:
     """Yield launch proposals. `best`: case -> its best configuration; `measured`: points measured already.
 
-    Of several kernels that a file launches each has its turn, and the one that takes most of the time two.
+    The kernel that the profile is of comes first where it alone has dots: it does the work. Others have their turns.
     """
     every_site = sites(source)
     busiest = {b.static.get("name") for b in best.values()}
     launched = {name for b in best.values() for name in b.profiles}
-    turns = list[tuple[int, Iterator[Proposal | Skipped]]]()
+    dots = {n for b in best.values() for n, profile in b.profiles.items() if profile.get("loop_flops")}
+    turns = list[Iterator[Proposal | Skipped]]()
     for site in sorted(every_site, key=lambda s: s.kernel not in busiest):  # stable: else as they stand in the file
         if launched and site.kernel not in launched:
             continue
-        turns.append((1 + (site.kernel in busiest), _of_site(source, site, every_site, best, measured, device, asked)))
-    while turns:
-        for count, made in turns:
-            yield from itertools.islice(made, count)
-        turns = [(n, itertools.chain([p], made)) for n, made in turns if (p := next(made, None)) is not None]
+        made = _of_site(source, site, every_site, best, measured, device, asked)
+        if dots == {site.kernel}:
+            yield from made
+        else:
+            turns.append(made)
+    for turn in itertools.zip_longest(*turns):
+        yield from (p for p in turn if p is not None)
 
 
 def _of_site(

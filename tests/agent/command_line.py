@@ -114,6 +114,12 @@ def _started(_environment: tuple[tuple[str, str], ...]) -> _Warm:
     return warm
 
 
+FOR_CACHES = tuple(  # changes of `add`, for which the moves then propose launches alone
+    (f"tl.load({x} + at, mask=inside)", f'tl.load({x} + at, mask=inside, eviction_policy="evict_first")')
+    for x in ("x_ptr", "y_ptr")
+)
+
+
 def write(folder: Path, *changes: tuple[str, str], name: str = "add.py") -> Path:
     """The `add` target with some of its text replaced."""
     text = ADD

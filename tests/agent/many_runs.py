@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.agent import breaking
-from tests.agent.command_line import Done, pgo, write
+from tests.agent.command_line import FOR_CACHES, Done, pgo, write
 from tests.agent.many import Machine
 from tests.conftest import ROOT
 
@@ -88,7 +88,7 @@ def on(folder: Path, gpus: int, cache: Path | None = None, **control: Any) -> Ru
     """A folder for a run. `cache`: another one's, whose builds are there already."""
     run = Run(folder, gpus)
     folder.mkdir()
-    write(folder)
+    write(folder, *FOR_CACHES)
     if cache:
         shutil.copytree(cache / ".pgo-agent", folder / ".pgo-agent", ignore=shutil.ignore_patterns("*.db*", "tmp"))
     run.machine.control(**control)

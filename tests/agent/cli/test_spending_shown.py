@@ -3,18 +3,20 @@
 import io
 from typing import Any
 
+from pgo_agent.agent.run.events import Event
 from pgo_agent.agent.views.live.progress import Progress
 from rich.console import Console
 
 STARTED = {
     "type": "run.started", "run": "add-1", "target": "add.py", "device": "NVIDIA H200", "gpu": True, "gpus": [],
-    "judge": "auto", "sandbox": "bubblewrap", "settings": {"gpu_seconds": 90.0},
+    "judge": "auto", "sandbox": "bubblewrap", "settings": {"gpu_seconds": 90.0}, "workspace": "w",
 }  # fmt: skip
 SPENT = {"type": "model.spent", "role": "optimizer", "tokens": 1410, "of_tokens": 5000, "money": None, "of_money": None}
 GONE = {"type": "model.exhausted", "model": "tiny", "text": "the server refused the key"}
 VERDICT = {
     "type": "candidate.verdict", "candidate": "c1", "verdict": "slower", "move": "m", "reason": "r",
-    "gpu_seconds": 12.5,
+    "gpu_seconds": 12.5, "generation": 1, "kind": "launch", "stage": "time", "speedup": 0.9, "seconds": 1.0,
+    "stages": [], "coverage": {},
 }  # fmt: skip
 
 
@@ -23,7 +25,7 @@ def shown(*events: dict[str, Any]) -> tuple[str, str]:
     out = io.StringIO()
     progress = Progress(Console(file=out, width=200))
     for e in events:
-        progress(e)
+        progress(Event.from_json(e))
     return out.getvalue(), str(progress._line().text)
 
 
@@ -47,6 +49,7 @@ def test_a_role_that_fell_back_is_told_by_its_name() -> None:
 
 def test_what_models_say_of_themselves_is_no_markup() -> None:
     replied = {"type": "role.replied", "role": "profiler", "model": "[red]tiny[/red]", "remark": "[bold]x"}
+    replied |= {"seconds": 1.0, "prompt_tokens": None, "completion_tokens": None}
     fallback = {"type": "role.fallback", "role": "profiler", "model": "tiny", "about": "[b]k", "text": "[i]no"}
     assert shown(replied, fallback)[0].splitlines() == [
         "  [red]tiny[/red] replied as profiler: [bold]x",

@@ -13,7 +13,7 @@ from pgo_agent.agent.run.record.baseline import Baseline, Unfit
 from pgo_agent.agent.run.record.store import Store
 
 from tests.agent import made_up
-from tests.agent.command_line import Done, pgo, write
+from tests.agent.command_line import FOR_CACHES, Done, pgo, write
 
 LABEL = "BLOCK=1024 num_warps=4 num_stages=3"  # of add.py's own list
 RUN = ("optimize", "add.py", "--case", "1m", "--candidates", "1", "--profile", "none", "--judge", "spool:box")
@@ -48,7 +48,7 @@ def said(text: str) -> str:
 def wrong(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done, Done]:
     """A run whose autotuner picks a wrong configuration, and one that goes on all the same."""
     folder = tmp_path_factory.mktemp("wrong")
-    write(folder)
+    write(folder, *FOR_CACHES)
     with judged(folder, "--wrong", LABEL):
         return folder, pgo(*RUN, cwd=folder), pgo(*RUN, "--drop-wrong", cwd=folder)
 
@@ -88,7 +88,7 @@ def test_it_is_named_with_its_reason_where_a_run_is_told_of(wrong: tuple[Path, D
 
 
 def test_a_configuration_that_ends_the_process_costs_no_other_and_is_named(tmp_path: Path) -> None:
-    write(tmp_path)
+    write(tmp_path, *FOR_CACHES)
     with judged(tmp_path, "--ends", LABEL):
         done = pgo(*RUN, cwd=tmp_path)
     assert done.code == 1, "none found: what is proposed is the grid"

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import pytest
 from pgo_agent.sandbox.bundle.store import RECORDS, ContentStore
+from pgo_agent.sandbox.judge import questions
 from pgo_agent.sandbox.judge.interface import Judge
 from pgo_agent.sandbox.profile.timeline import collect as taking
 from pgo_agent.sandbox.profile.timeline.collect import take
@@ -50,26 +51,27 @@ class Recorder:
         finally:
             self.held = False
 
-    def queue(self, _command: str, **fields: Any) -> None:
+    def queue(self, question: questions.Timeline) -> None:
         """What was asked before is answered now."""
 
-    def ask(self, _command: str, **fields: Any) -> dict[str, Any]:
+    def ask(self, question: questions.Timeline) -> Any:
         assert self.held
-        build = fields["kernel"]
+        build = question.kernel
         if not self.patient and build not in self.ready:
             self.ready.add(build)
             raise Later
         self.asked[build] += 1
-        kernel = self.contents.manifest(fields["instrumented"]["bundle"]["id"])["kernels"][build]
+        kernel = self.contents.manifest(question.instrumented.bundle.id)["kernels"][build]
         warps, size = kernel["num_warps"], kernel["profile_scratch_size"]
         numbers = (self.contents.build(build) or {})["static"]["scopes"]
         room = 1 << ((size // warps // 8).bit_length() - 1)
-        self.sizes[build] = room, fields["blocks"]
+        self.sizes[build] = room, question.blocks
         records = self.contents.put(zlib.compress(self._block(warps, room, [n for n, _ in numbers])), RECORDS)
         repeat = {"headers": records, "records": records, "blocks": 1, "fetched": 1}
         slow = 1.5 if sum(" role " not in name for _, name in numbers) > self.loud else 1.0
         times = {"plain_ms": [1.0], "instrumented_ms": [slow]}
-        return {"repeats": [repeat], "block_bytes": size, "warps": warps, "same_outputs": True, **times}
+        told = {"repeats": [repeat], "block_bytes": size, "warps": warps, "same_outputs": True, **times}
+        return question.read(told)
 
     def _block(self, warps: int, room: int, numbers: list[int]) -> bytes:
         encoder = Encoder(0, warps, room)
