@@ -22,8 +22,8 @@ _FILLED = {
 }  # fmt: skip
 
 
-class ReferenceOnCpu(TorchFunctionMode):
-    """The mode for the import of a contract, its inputs and its reference."""
+class DevicesOnCpu(TorchFunctionMode):
+    """The mode for code that may name 'cuda': the import of a contract, its inputs and its reference."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.Tensor.cuda:
@@ -31,8 +31,8 @@ class ReferenceOnCpu(TorchFunctionMode):
         return func(*[_cpu(a) for a in args], **{k: _cpu(v) for k, v in (kwargs or {}).items()})
 
 
-class OnCpu(TorchFunctionMode):
-    """The mode for the import of a launcher and its calls."""
+class OnCpu(DevicesOnCpu):
+    """The mode for the import of a launcher and its calls: its tensors also say that they are on a GPU."""
 
     def __init__(self, know: Callable[[Any], None]) -> None:
         """`know` is called with every storage."""
@@ -64,9 +64,7 @@ class OnCpu(TorchFunctionMode):
             return answers[func]
         if func is torch.Tensor.get_device:
             return 0
-        if func is torch.Tensor.cuda:
-            return args[0]
-        out = func(*[_cpu(a) for a in args], **{k: _cpu(v) for k, v in (kwargs or {}).items()})
+        out = super().__torch_function__(func, types, args, kwargs)
         if func in _UNWRITTEN | _FILLED and isinstance(out, torch.Tensor) and out.untyped_storage().nbytes():
             self._guard(out, func in _FILLED)
         for t in out if isinstance(out, list | tuple) else (out,):

@@ -78,7 +78,7 @@ def cut(
     renamed.given |= {_flattened(n): e for n, e in renamed.given.items() if "." in n}
     given, first = set(renamed.given), _First(renamed.given, turn or {})
     flat = _flat(function.body if function else _running(parsing.module(text), given), line)
-    listed = [one for s in flat if s.lineno < line or _holds(s, kept) for one in _apart(s)]
+    listed = [one for s in flat if s.lineno < line or _holds(s, kept) for one in _one_by_one(s)]
     statements = [first.visit(copy.deepcopy(s)) for s in listed]
     values = [first.visit(copy.deepcopy(v)) for v in values]
     body = _slice(statements, values, given, kept)
@@ -130,7 +130,7 @@ def _holds(statement: ast.stmt, lines: Collection[int]) -> bool:
     return any(statement.lineno <= line <= (statement.end_lineno or statement.lineno) for line in lines)
 
 
-def _apart(statement: ast.stmt) -> list[ast.stmt]:
+def _one_by_one(statement: ast.stmt) -> list[ast.stmt]:
     """Return `a, b = 1, 2` as two statements, so that one of them can be given; others as they are."""
     match statement:
         case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)) if len(names) == len(values):

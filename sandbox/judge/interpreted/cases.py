@@ -17,7 +17,7 @@ from pgo_agent.sandbox import target
 from pgo_agent.sandbox.gate.coverage import HELD_OUT
 from pgo_agent.sandbox.gate.reason import Reason, of_case
 from pgo_agent.sandbox.imports import uncompiled
-from pgo_agent.sandbox.interpreter.cuda_as_cpu import ReferenceOnCpu
+from pgo_agent.sandbox.interpreter.cuda_as_cpu import DevicesOnCpu
 from pgo_agent.sandbox.judge.results.stress_inputs import StressInput
 from pgo_agent.sandbox.judge.results.stress_inputs import tensors as tensors_of
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -51,7 +51,7 @@ class Trial:
 
 def contract_on_cpu(path: Path) -> ModuleType:
     """Import the contract at `path`; its inputs and reference run on the CPU. Raises what the file raises."""
-    with ReferenceOnCpu():
+    with DevicesOnCpu():
         module = target.load(path, "pgo_target")
     for name in ("inputs", "reference"):
         setattr(module, name, _on_cpu(getattr(module, name)))
@@ -61,7 +61,7 @@ def contract_on_cpu(path: Path) -> ModuleType:
 def _on_cpu(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def call(*args: Any, **options: Any) -> Any:
-        with ReferenceOnCpu():
+        with DevicesOnCpu():
             return function(*args, **options)
 
     return call

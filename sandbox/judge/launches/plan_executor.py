@@ -20,6 +20,7 @@ from pgo_agent.sandbox.errors import BadBundle
 from pgo_agent.sandbox.guard_zones import ZERO, Arena, Fill, arenas
 from pgo_agent.sandbox.judge.launches import shared_memory
 from pgo_agent.sandbox.judge.launches.cuda_driver import LoadedKernel, TensorMap
+from torch.utils._pytree import tree_leaves
 
 
 @dataclass(frozen=True)
@@ -231,28 +232,20 @@ def match_inputs(plan: Plan, inputs: dict[str, object]) -> None:
 def paired(plan: Plan, inputs: dict[str, object]) -> Iterator[tuple[Tensor, Any]]:
     """Give each input tensor of the plan with the tensor that was passed for it."""
     for name, planned in plan.inputs.items():
-        yield from (
-            (t, g) for t, g in zip(flat((planned,)), _leaves(inputs[name]), strict=False) if isinstance(t, Tensor)
-        )
-
-
-def _leaves(value: Any) -> Iterator[Any]:
-    for v in value if isinstance(value, list | tuple) else ():
-        yield from _leaves(v)
-    if not isinstance(value, list | tuple):
-        yield value
+        pairs = zip(flat((planned,)), tree_leaves(inputs[name]), strict=False)
+        yield from ((t, given) for t, given in pairs if isinstance(t, Tensor))
 
 
 def _same(planned: Any, value: Any, plan: Plan) -> bool:
     if isinstance(value, list | tuple):
         alike = isinstance(planned, tuple) and len(planned) == len(value)
         return alike and all(_same(p, v, plan) for p, v in zip(planned, value, strict=True))
-    return _same_tensor(planned, value, plan) if isinstance(value, torch.Tensor) else _equal(_plain(value), planned)
-
-
-def _equal(value: Any, planned: Any) -> bool:
+    if isinstance(value, torch.Tensor):
+        return _same_tensor(planned, value, plan)
+    if isinstance(value, torch.dtype):
+        return bool(planned == TorchName(str(value)[6:]))
     both_nan = isinstance(value, float) and isinstance(planned, float) and value != value and planned != planned
-    return both_nan or value == planned
+    return bool(both_nan or value == planned)
 
 
 def _same_tensor(planned: Any, value: Any, plan: Plan) -> bool:
@@ -264,7 +257,3 @@ def _same_tensor(planned: Any, value: Any, plan: Plan) -> bool:
         and planned.offset == value.storage_offset()
         and plan.storages[planned.storage].nbytes == value.untyped_storage().nbytes()
     )
-
-
-def _plain(value: Any) -> Any:
-    return TorchName(str(value)[6:]) if isinstance(value, torch.dtype) else value

@@ -244,7 +244,7 @@ def _upcast(inputs: dict[str, object]) -> dict[str, object]:
     def wide(x: Any) -> Any:
         return x.double() if isinstance(x, torch.Tensor) and x.is_floating_point() else x
 
-    return {n: tree_map(wide, v) for n, v in inputs.items()}
+    return dict(tree_map(wide, inputs))
 
 
 def _floors(low: Any, exact: Any) -> tuple[float, float]:

@@ -20,9 +20,9 @@ from pgo_agent.sandbox.judge.spool.folder import Folder
 
 from tests.agent import made_up
 from tests.agent.breaking import database
-from tests.agent.command_line import ADD, FOR_CACHES, Done, command, pgo, write
+from tests.agent.command_line import ADD, Done, command, pgo, write
 
-WIDE = ("optimize", "add.py", "--case", "1m", "--candidates", "4", "--width", "4", "--patience", "1")
+WIDE = ("optimize", "add.py", "--case", "1m", "--candidates", "3", "--width", "4", "--patience", "1")
 ELSEWHERE = ("--judge", "spool:box", "--json")
 ENDED = ("accepted", "slower")
 
@@ -78,7 +78,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Done]:
     """A run that asked for its baseline and was told not to wait. Made once."""
     folder = tmp_path_factory.mktemp("kept") / "run"
     folder.mkdir()
-    write(folder, *FOR_CACHES)
+    write(folder)
     done = pgo(*WIDE, *ELSEWHERE, "--no-wait", cwd=folder)
     shutil.copytree(folder, folder.with_name("copy"))
     return Run(folder), done
@@ -137,8 +137,8 @@ def test_a_run_by_hand_asks_a_whole_generation_at_a_time_and_everything_once(
     judged = sum(v in ENDED for (v,) in run.rows("SELECT verdict FROM candidates"))
     assert judged >= 2
     one_at_a_time = [Counter(judge=judged), Counter(race=judged), Counter(confirm=judged)]
-    profiled = [r for r in rounds if set(r) == {"timeline"}]  # of the new incumbent, where another generation follows
-    assert rounds == [Counter(hello=1, sweep=1), *one_at_a_time, *profiled, Counter(final=1)]
+    shown = Counter(timeline=2)  # of the winner, for the report: all candidates were proposed
+    assert rounds == [Counter(hello=1, sweep=1), *one_at_a_time, shown, Counter(final=1)]
     assert Counter(run.asked()) == sum(rounds, Counter())
     assert done.events[-1]["summary"]["environment"]["torch"] == "made up"
 
