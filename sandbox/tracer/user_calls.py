@@ -192,6 +192,8 @@ class Watch(TorchDispatchMode):
             return self._value(args[0], name)
         if name in ("nonzero", "masked_select") or str(func) == "aten.repeat_interleave.Tensor":
             return self._all(args[0], name)
+        if str(func) == "aten.index.Tensor":
+            args = (args[0], [part for i in args[1] for part in self._indices(i)], *args[2:])
         out = func(*args, **kwargs)
         if func._schema.is_mutable and args and isinstance(args[0], torch.Tensor):
             self.values.changed(args[0], name)
@@ -213,6 +215,12 @@ class Watch(TorchDispatchMode):
             shape = (tensor.numel(), tensor.dim()) if name == "nonzero" else (tensor.numel(),)
             return torch.empty(shape, dtype=torch.int64, device=tensor.device)
         return torch.empty((tensor.numel(),), dtype=tensor.dtype, device=tensor.device)
+
+    def _indices(self, index: Any) -> list[Any]:
+        """Return what stands for an index: of a mask the places of its elements, as if all of them held."""
+        if not isinstance(index, torch.Tensor) or index.dtype not in (torch.bool, torch.uint8):
+            return [index]
+        return list(self._all(index, "nonzero").unbind(1))
 
     def _value(self, tensor: Any, name: str) -> Any:
         if getattr(tensor, "constant", None) is not None:

@@ -146,3 +146,28 @@ assert torch.equal(out, x[rows])
 def test_elements_that_are_repeated_as_often_as_written_numbers_say_are_counted(tmp_path: Path) -> None:
     text, done = targeted(tmp_path, REPEATED, "python")
     assert "0 lines to write" in done.out and "return x[rows]" in text, done.out + done.err
+
+
+MASKED = """@triton.jit
+def total(x_ptr, i_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    own = tl.load(i_ptr + i, i < n, -1) == tl.program_id(0)
+    tl.store(out_ptr + tl.program_id(0), tl.sum(tl.where(own, tl.load(x_ptr + i, i < n, 0.0), 0.0)))
+
+
+def totals(x, groups, count):
+    return torch.stack([x[groups == g].sum() if (groups == g).any() else x.new_zeros(()) for g in range(count)])
+
+
+x = torch.randn(200, device="cuda")
+groups = torch.randint(0, 5, (200,), device="cuda")
+out = torch.empty(5, device="cuda")
+total[(5,)](x, groups, out, x.numel(), BLOCK=triton.next_power_of_2(x.numel()))
+torch.testing.assert_close(out, totals(x, groups, 5))
+"""
+
+
+def test_a_reference_that_picks_elements_by_a_mask_is_followed(tmp_path: Path) -> None:
+    text, done = targeted(tmp_path, MASKED, "python")
+    assert "0 lines to write" in done.out and "return totals(x, groups, 5)" in text, done.out + done.err
+    assert "asked which elements hold (mine.py, line 15)" in done.out, "and it is said that none was left out"
