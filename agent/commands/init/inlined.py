@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pgo_agent.agent.commands.init import command, operators, render
+from pgo_agent.agent.commands.init import command, operators, render, through_modules
+from pgo_agent.agent.commands.init.through_modules import Import
 from pgo_agent.agent.kernel_part import Block, block, blocks, used_by
 from pgo_agent.sandbox import parsing, target
 
@@ -45,7 +46,7 @@ def needed(path: Path, text: str, names: set[str], modules: Modules) -> list[Blo
     """
     inliner = _Inliner(modules)
     inliner.take(path.resolve(), text, names)
-    return [_block(operators.replaced(b.text, inliner.operators)) for b in inliner.result]
+    return [_block(operators.replaced(b.text, inliner.operators)) for b in inliner.result if not inliner.idle(b)]
 
 
 class _Inliner:
@@ -54,13 +55,14 @@ class _Inliner:
         self.result: list[Block] = []
         self._taken = set[tuple[Path, int]]()
         self._owners = dict[str, Path]()
+        self._unneeded = set[str]()  # modules of which the text takes nothing any more
         self.operators = dict[str, str]()  # that the launcher calls by torch.ops -> the function of each
 
     def take(self, path: Path, text: str, names: set[str]) -> None:
         """Add what names of a file need. Raises _Clash."""
         parts = blocks(text)
         roots = {i for i, b in enumerate(parts) if b.names & names}
-        used = used_by(parts, roots)
+        used, imports = used_by(parts, roots), through_modules.imports([n for b in parts if b.imports for n in b.nodes])
         while more := self._operators(parts, used) - used:
             used |= used_by(parts, more)
         for i in sorted(used):
@@ -71,7 +73,47 @@ class _Inliner:
                 self._import(path, parts[i])
             else:
                 self._own(path, parts[i].names)
-                self.result.append(_block(operators.plain(parts[i])) if self._registered(parts[i]) else parts[i])
+                part = self._through_modules(path, parts[i], imports)
+                self.result.append(_block(operators.plain(part)) if self._registered(part) else part)
+
+    def _through_modules(self, path: Path, part: Block, imports: Sequence[Import]) -> Block:
+        """Add what a part takes from wanted files by the names of modules, or imports itself; return it without those
+        imports, and the others of it made absolute."""
+        part = _block(part.text)  # so that places of nodes are those of its text
+        inside = through_modules.imports(part.nodes)
+        names, gone = dict[ast.Attribute, str](), list[Import]()
+        for one in (*inside, *(o for o in imports if o.name not in {i.name for i in inside})):
+            if one in inside and isinstance(one.node, ast.ImportFrom) and self._inlined(path, one.node, one.alias):
+                gone.append(one)
+            elif (attributes := self._attributes(path, part, one)) is not None:
+                names |= attributes
+                gone += [one] if one in inside else []
+                self._unneeded |= {one.name}
+        text = through_modules.rewritten(part.text, names, gone) if names or gone else part.text
+        text = render.absolute(path, text) if inside else text
+        return part if text == part.text else _block(text)
+
+    def _attributes(self, path: Path, part: Block, module: Import) -> dict[ast.Attribute, str] | None:
+        """Add all that a part takes of a module; return its names. None where something of it cannot be had."""
+        taken = through_modules.taken(part.nodes, module.name)
+        if taken is None or (file := _module(path, module.module)) is None or not self.modules.wanted(file):
+            return None
+        bound, before = through_modules.bound(part.nodes), self._state()
+        names = {a: f"{module.name}_{a.attr}" if a.attr in bound else a.attr for a in taken}
+        for attribute, name in names.items():
+            alias = ast.alias(attribute.attr, name if name != attribute.attr else None)
+            if not self._inlined(path, module.module, alias):
+                self.result, self._taken, self._owners = before
+                return None
+        return names
+
+    def _state(self) -> tuple[list[Block], set[tuple[Path, int]], dict[str, Path]]:
+        return list(self.result), set(self._taken), copy.copy(self._owners)
+
+    def idle(self, part: Block) -> bool:
+        """Whether a part only imports modules of which nothing is taken any more."""
+        loaded = {n for b in self.result if not b.imports for n in b.loads}
+        return part.imports and bool(part.names) and part.names <= self._unneeded - loaded
 
     def _operators(self, parts: Sequence[Block], used: set[int]) -> set[int]:
         """Return the blocks that define the operators which used ones call."""
@@ -109,7 +151,7 @@ class _Inliner:
         if found is None or not self.modules.wanted(found[0]):
             return False
         file, name = found
-        before = list(self.result), set(self._taken), copy.copy(self._owners)
+        before = self._state()
         try:
             self.take(file, target.text(file), {name})
             added = {f for f, _ in self._taken - before[1]}
@@ -117,7 +159,8 @@ class _Inliner:
                 raise _Clash  # a wrapper: no kernel is reached through it
             if (local := alias.asname or alias.name) != name:
                 self._own(path, frozenset({local}))
-                self.result.append(_block(f"{local} = {name}\n"))
+                if not any(local in b.names for b in self.result):
+                    self.result.append(_block(f"{local} = {name}\n"))
         except (_Clash, RecursionError):
             self.result, self._taken, self._owners = before
             return False

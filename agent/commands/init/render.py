@@ -138,13 +138,14 @@ def _elements(dims: Sequence[str]) -> str:
 
 def kernel_part(path: Path, needed: Sequence[Block]) -> str:
     """Return what the launcher needs of its file, with imports that work elsewhere, too."""
-    return "".join(absolute(path, b.text) if b.imports else b.text for b in needed).strip("\n")
+    return "".join(absolute(path, b.text) for b in needed).strip("\n")
 
 
 def absolute(path: Path, text: str) -> str:
-    """Return the text with relative imports made absolute; unchanged when the file is in no package."""
+    """Return the text with relative imports made absolute, those inside of functions, too; unchanged when the file is
+    in no package."""
     package = _package(path)
-    for node in parsing.module(text).body:
+    for node in ast.walk(parsing.module(text)):
         if isinstance(node, ast.ImportFrom) and node.level and len(package) >= node.level:
             base = ".".join([*package[: len(package) - node.level + 1], *([node.module] if node.module else [])])
             text = re.sub(
