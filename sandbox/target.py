@@ -25,7 +25,8 @@ REQUIRED = {
     "flops": "def flops(case): floating point operations that the job needs",
     "bytes_moved": "def bytes_moved(case): fewest bytes through device memory",
 }
-OPTIONAL = ("TOLERANCE", "NONDETERMINISTIC", "WEIGHTS", "LAUNCH_SPACE", "LIBRARIES")
+IN_PLACE = "IN_PLACE"  # the inputs that kernel() changes
+OPTIONAL = ("TOLERANCE", "NONDETERMINISTIC", "WEIGHTS", "LAUNCH_SPACE", "LIBRARIES", IN_PLACE)
 COMPILED = "torch.compile"  # of the reference, as a side of the timing
 # No library's name.
 SIDES = ("shipped", "as shipped", "autotuned", "tuned", "winner", "incumbent", "candidate", "A/A", COMPILED)
@@ -48,6 +49,11 @@ class Target:
     @property
     def sidecar(self) -> bool:
         return self.contract_path != self.path
+
+    @property
+    def in_place(self) -> tuple[str, ...]:
+        """The inputs that kernel() changes."""
+        return _in_place(parse(self.contract, str(self.contract_path)), self.contract_path)
 
     @property
     def digest(self) -> str:
@@ -112,7 +118,7 @@ def of_contract(node: ast.stmt) -> bool:
     """Return whether a module-level statement defines a contract name, or does something with one."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return node.name in CONTRACT
-    return bool({n.id for n in ast.walk(node) if isinstance(n, ast.Name)} & CONTRACT)
+    return bool(_used(node) & CONTRACT)
 
 
 def _check_names(target: Target) -> None:
@@ -123,6 +129,39 @@ def _check_names(target: Target) -> None:
         listed = "\n     ".join(REQUIRED[n] for n in missing)
         where = target.path if missing == ["kernel"] else target.contract_path
         raise TargetFault(f"{where} does not define: {', '.join(missing)}", f"add to the file:\n     {listed}")
+    _ = target.in_place  # readable
+
+
+def _in_place(contract: ast.Module, path: Path) -> tuple[str, ...]:
+    """Return the names of IN_PLACE, read without running anything. Raises TargetFault for another form."""
+    about = [n for n in contract.body if IN_PLACE in names_of(n) | _used(n)]
+    if not about:
+        return ()
+    names = _literal(about[0]) if len(about) == 1 else None
+    if not isinstance(names, tuple | list) or not all(isinstance(n, str) for n in names):
+        hint = 'name the inputs that kernel() changes: IN_PLACE = ("p", "exp_avg")'
+        raise TargetFault(f"{path}:{about[-1].lineno}: IN_PLACE must be one tuple or list of names, written out", hint)
+    return tuple(names)
+
+
+def _literal(node: ast.stmt) -> object:
+    """Return the value that a statement gives to one name; None where only a run tells it."""
+    if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
+        return None
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    if len(targets) != 1 or not isinstance(targets[0], ast.Name):
+        return None
+    try:
+        return ast.literal_eval(node.value)
+    except ValueError:
+        return None
+
+
+def _used(node: ast.stmt) -> set[str]:
+    """Return the names in a module-level statement; of functions and classes none."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return set()
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
 
 
 def same_contract(source: str, other: str) -> bool:

@@ -96,7 +96,8 @@ def _check_small(ctx: Context) -> None:
     if judged.verdict == Verdict.BUILT and not ctx.run.facts.given:  # a check says it of its candidate
         ctx.emit("warning", text=f"what follows compares no results: {judged.reason}")
     if judged.verdict == Verdict.REJECTED:
-        raise TargetFault(f"{ctx.target.path}: {judged.reason}", "return a copy: `x = x.clone()` before the launch")
+        hint = 'IN_PLACE = ("x",) beside the cases says that kernel() changes x; a copy would be timed with the rest'
+        raise TargetFault(f"{ctx.target.path}: {judged.reason}", hint)
     if judged.verdict in (Verdict.WRONG, Verdict.CHEATING, Verdict.CRASHED, Verdict.BUILD_ERROR):
         raise TargetFault(
             f"{ctx.target.path}: the kernel as it stands does not pass its own reference: {judged.reason}",

@@ -2,8 +2,8 @@
 
 The answer is rewritten after each run, so that an endless run loses no other. It holds a list of entries for each case,
 one for each run, with
-- `outputs`, `changed` (names of changed inputs), `in_place` (those of them that hold outputs), `stray` (bytes written
-  into guard zones); or
+- `outputs`, `changed` (names of changed inputs, allowed or not), `in_place` (those of them that hold outputs), `stray`
+  (bytes written into guard zones); or
   `error`, its `line`, whether the interpreter lacks something (`unsupported`), and the `verdict` (wrong, deadlock) if
   the interpreter found a fault;
 - `endless`, for a run ended at its deadline: whether it would not have ended (`deadline.py`);

@@ -5,8 +5,9 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from pgo_agent.sandbox import devices, target
+from pgo_agent.sandbox import devices, in_place, target
 from pgo_agent.sandbox.compiler import nvidia_tools
+from pgo_agent.sandbox.errors import TargetFault
 from pgo_agent.sandbox.tracer import autotune, compiler_stderr, error_messages, fake_cuda_api, fake_gpu, launches
 from pgo_agent.sandbox.tracer.capture_ttgir import Capture
 from pgo_agent.sandbox.tracer.plan_recorder import Recorder
@@ -112,7 +113,11 @@ class Session:
     def _inputs(self, case: dict[str, Any]) -> dict[str, Any]:
         """Return what the target's inputs() gives. Its fault is the target's: no candidate has run yet."""
         try:
-            return dict(self.target.inputs(case, fake_gpu.Generator()))
+            inputs = dict(self.target.inputs(case, fake_gpu.Generator()))
+            in_place.check(in_place.names(self.target), inputs)
+            return inputs
+        except TargetFault as e:
+            raise InputsFault(f"{e.message}: {e.hint}") from e
         except (DataDependentOutputException, DynamicOutputShapeException) as e:
             raise InputsFault(f"{_HOST} ({e.func}): draw sizes and places from the case's numbers instead") from e
         except Exception as e:

@@ -34,6 +34,7 @@ class Trial:
     seed: int
     inputs: dict[str, object]
     stress_input: StressInput | None = None
+    in_place: tuple[str, ...] = ()  # inputs that kernel() changes
 
     @property
     def label(self) -> str:

@@ -22,7 +22,7 @@ from types import ModuleType
 from typing import cast
 
 import torch
-from pgo_agent.sandbox import target
+from pgo_agent.sandbox import in_place, target
 from pgo_agent.sandbox.build.trace_and_compile import place
 from pgo_agent.sandbox.bundle import validate as rules
 from pgo_agent.sandbox.bundle.store import room, writing
@@ -191,7 +191,7 @@ class CpuWorker:
     def _trial(self, module: ModuleType, name: str, stress_input: StressInput | None) -> Trial:
         seed = self.stress.seed(name, stress_input) if stress_input else secrets.randbits(48)
         inputs = numerics.make_inputs(module, params(module, name), seed, CPU, stress_input)
-        return Trial(name, seed, inputs, stress_input)
+        return Trial(name, seed, inputs, stress_input, in_place.names(module))
 
     def _run(
         self, module: ModuleType, asked: Check, trials: list[Trial], folder: Path, covered: Covered

@@ -21,6 +21,7 @@ from pgo_agent.sandbox.judge.interpreted.cases import Trial
 from pgo_agent.sandbox.judge.results import numerics
 from pgo_agent.sandbox.judge.results.numerics import Comparison, Expected
 from pgo_agent.sandbox.judge.results.stress_inputs import LAUNCHER_STRESS_INPUTS
+from pgo_agent.sandbox.target import IN_PLACE
 
 SEEN = {"wrong": Verdict.WRONG, "deadlock": Verdict.DEADLOCK}  # what the interpreter itself saw a kernel do
 OUTPUTS_LIMIT = 256 << 20  # bytes of a candidate's outputs on one small case; they may be forged
@@ -172,17 +173,22 @@ def compared(
         return Judgement(Verdict.WRONG, "interpreter", trial.why + plain(": ") + comparison.why, evidence)
     if stray := decode.integer(result["stray"], 0, 1 << 40, "bytes written outside"):
         return Judgement(Verdict.WRONG, "interpreter", trial.why + plain(f": {guard_zones.said(stray)}"), evidence)
-    if result["changed"]:
-        names = [n for n in _words(result["changed"]) if n in trial.inputs]
-        in_place = is_target or set(result["changed"]) <= set(_words(result.get("in_place")))
-        return _changed(trial, ", ".join(names) or "all of them", evidence, in_place)
+    if changed := [n for n in result["changed"] if n not in trial.in_place]:
+        names = ", ".join(n for n in _words(changed) if n in trial.inputs) or "all of them"
+        if is_target:
+            return _writes(trial, names, f"name it in {IN_PLACE}, or clone it first", evidence)
+        return _changed(trial, names, evidence, set(changed) <= set(_words(result.get("in_place"))))
     return comparison
 
 
-def _changed(trial: Trial, names: str, evidence: JsonObject, in_place: bool) -> Judgement:
-    if in_place:
-        words = f": kernel() writes into its argument {names}, and inputs are used again: clone it first"
-        return Judgement(Verdict.REJECTED, "interpreter", trial.why + quoted(words), evidence)
+def _writes(trial: Trial, names: str, advice: str, evidence: JsonObject) -> Judgement:
+    words = f": kernel() writes into its argument {names}, and inputs are used again: {advice}"
+    return Judgement(Verdict.REJECTED, "interpreter", trial.why + quoted(words), evidence)
+
+
+def _changed(trial: Trial, names: str, evidence: JsonObject, as_outputs: bool) -> Judgement:
+    if as_outputs:
+        return _writes(trial, names, "clone it first", evidence)
     why = trial.why + quoted(f": the inputs were changed: {names}")
     return Judgement(Verdict.CHEATING, "interpreter", why, evidence)
 

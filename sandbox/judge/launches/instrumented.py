@@ -92,6 +92,7 @@ def _disturbance(plain: Replay, instrumented: Replay) -> tuple[tuple[float, ...]
     for _ in range(DISTURBED):
         for ms, replay in zip(times, (plain, instrumented), strict=True):
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            replay.restore()
             start.record()
             replay()
             end.record()

@@ -1,12 +1,13 @@
 """Executes a checked plan on the GPU: storages, torch ops from the list, launches through the driver.
 
 Everything is allocated and packed once; a call then only enqueues. Every buffer but the inputs, scratch included, can
-be refilled between calls, so that leftovers of an earlier launch cannot pass for a result. Buffers and copies of the
-inputs lie between guard zones, which show accesses outside. A launch of no blocks is skipped, as in Triton's launcher.
-Plans without launches also run on CPU tensors.
+be refilled between calls, so that leftovers of an earlier launch cannot pass for a result. Inputs that the kernel
+changes are such buffers, too: every refill gives them their values again, from a copy that must stay as it is, and no
+step runs twice without that. Buffers and copies of the inputs lie between guard zones, which show accesses outside. A
+launch of no blocks is skipped, as in Triton's launcher. Plans without launches also run on CPU tensors.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,11 +17,10 @@ from pgo_agent.sandbox.bundle import elf
 from pgo_agent.sandbox.bundle.decode import flat
 from pgo_agent.sandbox.bundle.schema import Descriptor, Launch, Literal, OnDevice, Op, Plan, Tensor, TmaMeta, TorchName
 from pgo_agent.sandbox.bundle.validate import Bundle
-from pgo_agent.sandbox.errors import BadBundle
 from pgo_agent.sandbox.guard_zones import ZERO, Arena, Fill, arenas
 from pgo_agent.sandbox.judge.launches import shared_memory
 from pgo_agent.sandbox.judge.launches.cuda_driver import LoadedKernel, TensorMap
-from torch.utils._pytree import tree_leaves
+from pgo_agent.sandbox.judge.launches.planned_inputs import match_inputs, paired
 
 
 @dataclass(frozen=True)
@@ -36,18 +36,23 @@ class _Scratch:
 class Replay:
     """A plan, ready to be launched many times on its own buffers and copies of the inputs."""
 
-    def __init__(self, bundle: Bundle, plan: Plan, inputs: dict[str, object], device: Any) -> None:
-        """Raises BadBundle when the inputs are not those that the plan was recorded for."""
+    def __init__(
+        self, bundle: Bundle, plan: Plan, inputs: dict[str, object], device: Any, changed: Iterable[str] = ()
+    ) -> None:
+        """`changed`: the inputs that the kernel changes. Raises BadBundle when the inputs are not those that the plan
+        was recorded for."""
         match_inputs(plan, inputs)
         self.plan, self.device = plan, device
+        working = {t.storage for n in changed for t in flat((plan.inputs[n],)) if isinstance(t, Tensor)}
         input_indices = [i for i, s in enumerate(plan.storages) if s.kind == "input"]
-        other_indices = [i for i, s in enumerate(plan.storages) if s.kind != "input"]
+        other_indices = [i for i, s in enumerate(plan.storages) if s.kind != "input" or i in working]
         scratch = list(_scratch(bundle, plan))
         self._input_arenas = arenas([plan.storages[i].nbytes for i in input_indices], device)
         self._other_arenas = arenas(
             [plan.storages[i].nbytes for i in other_indices] + [s.nbytes for s in scratch], device
         )
-        self._at = dict(zip((*input_indices, *other_indices), (*self._input_arenas, *self._other_arenas), strict=False))
+        given = dict(zip(input_indices, self._input_arenas, strict=True))
+        self._at = given | dict(zip(other_indices, self._other_arenas, strict=False))
         self._scratch = dict(
             zip(((s.step, s.profile) for s in scratch), self._other_arenas[len(other_indices) :], strict=True)
         )
@@ -55,23 +60,29 @@ class Replay:
             a.part(n) for s, (a, n) in zip(scratch, self._other_arenas[len(other_indices) :], strict=True) if s.cleared
         ]
         for index, storage in {t.storage: tensor.untyped_storage() for t, tensor in paired(plan, inputs)}.items():
-            arena, n = self._at[index]
+            arena, n = given[index]
             arena.part(n).copy_(torch.empty(0, dtype=torch.uint8, device=device).set_(storage))
+        self._restored = [(_part(self._at[i]), _part(given[i])) for i in working]  # what is changed, and from what
+        self._given = given
+        self._ran = set[int]()  # steps since the last refill
         self.kernels = {k: LoadedKernel(bundle.images[k], bundle.kernels[k]) for k in {s.kernel for s in plan.launches}}
         # step -> profile scratch of its launch, where it has some
         self.recorded = {step: a.part(n) for (step, profile), (a, n) in self._scratch.items() if profile}
         self._steps = [self._launch(i, s) if isinstance(s, Launch) else self._op(s) for i, s in enumerate(plan.steps)]
         self.outputs = [self.view(t) for t in plan.out]
-        self.given = [arena.part(n) for arena, n in self._input_arenas]  # the bytes of the inputs
+        self.given = [arena.part(n) for arena, n in self._input_arenas]  # the bytes of the inputs, as they were given
+        self.restore()
 
     def __call__(self, without: int | None = None) -> None:
-        """Enqueue every step of the plan, or all but step `without`."""
+        """Enqueue every step of the plan, or all but step `without`. Raises RuntimeError as `part`."""
+        self._begin(range(len(self._steps)))
         for i, step in enumerate(self._steps):
             if i != without:
                 step()
 
     def part(self, steps: range) -> None:
-        """Enqueue some steps of the plan."""
+        """Enqueue some steps of the plan. Raises RuntimeError for one that ran before on inputs that it changes."""
+        self._begin(steps)
         for i in steps:
             self._steps[i]()
 
@@ -84,11 +95,14 @@ class Replay:
 
     def wipe(self, buffers: Fill, zones: Fill | None = None) -> None:
         """As `poison`, without the guard zones of the inputs. Also overwrites shared memory."""
-        for arena in _each(self._other_arenas):
-            arena.fill(buffers, zones or Fill())
-        for scratch in self._cleared:
-            scratch.zero_()
-        shared_memory.shared(self.device)
+        self._refill(buffers, zones or Fill())
+        self.restore()
+
+    def restore(self) -> None:
+        """Give the inputs that the kernel changes their values again, and leave all else as it is."""
+        for working, given in self._restored:
+            working.copy_(given)
+        self._ran.clear()
 
     def strays(self) -> Any:
         """Return the number of changed bytes in guard zones, as a tensor on the device, without waiting."""
@@ -101,7 +115,7 @@ class Replay:
 
     def close(self) -> None:
         """Unload the kernels, wipe the memory and free it."""
-        self.wipe(ZERO, ZERO)
+        self._refill(ZERO, ZERO)
         for buffer in self.given:
             buffer.zero_()
         synchronize(self.device)
@@ -109,10 +123,28 @@ class Replay:
             kernel.unload()
         self._steps, self.outputs, self.given, self._cleared, self.recorded = [], [], [], [], {}
         self._input_arenas, self._other_arenas, self._at, self._scratch = [], [], {}, {}
+        self._restored, self._given = [], {}
 
     def view(self, t: Tensor) -> Any:
-        arena, n = self._at[t.storage]
-        return arena.view(n, getattr(torch, t.dtype), t.size, t.stride, t.offset)
+        """Return a tensor of the plan, in the memory that its steps work on."""
+        return _view(self._at[t.storage], t)
+
+    def as_given(self, t: Tensor) -> Any:
+        """Return an input as it must stay: of one that the kernel changes the copy that it is restored from."""
+        return _view(self._given[t.storage], t)
+
+    def _begin(self, steps: range) -> None:
+        if self._restored:
+            if not self._ran.isdisjoint(steps):
+                raise RuntimeError("launched twice on inputs that it changes, without a refill between")
+            self._ran.update(steps)
+
+    def _refill(self, buffers: Fill, zones: Fill) -> None:
+        for arena in _each(self._other_arenas):
+            arena.fill(buffers, zones)
+        for scratch in self._cleared:
+            scratch.zero_()
+        shared_memory.shared(self.device)
 
     # steps ------------------------------------------------------------------------------------------------------------
 
@@ -197,6 +229,16 @@ def _each(places: list[tuple[Arena, int]]) -> list[Arena]:
     return list(dict.fromkeys(arena for arena, _ in places))
 
 
+def _part(place: tuple[Arena, int]) -> Any:
+    arena, n = place
+    return arena.part(n)
+
+
+def _view(place: tuple[Arena, int], t: Tensor) -> Any:
+    arena, n = place
+    return arena.view(n, getattr(torch, t.dtype), t.size, t.stride, t.offset)
+
+
 def synchronize(device: Any) -> None:
     """Wait until all enqueued work has ended. Raises RuntimeError when a launch failed."""
     if device.type == "cuda":
@@ -214,46 +256,3 @@ _FILLS: dict[str, Callable[[list[Any]], Any]] = {
     "full_like.default": lambda a: a[1],
     "new_full.default": lambda a: a[2],
 }
-
-
-def match_inputs(plan: Plan, inputs: dict[str, object]) -> None:
-    """Compare inputs with those of the plan: names, scalars, shapes, strides, aliasing. Raises BadBundle."""
-    if set(plan.inputs) != set(inputs):
-        raise BadBundle(f"the plan takes {sorted(plan.inputs)}, inputs() gave {sorted(inputs)}")
-    for name, planned in plan.inputs.items():
-        if not _same(planned, inputs[name], plan):
-            raise BadBundle(f"input '{name}' is not what the plan was recorded for")
-    shared: dict[int, int] = {}
-    for t, value in paired(plan, inputs):
-        if shared.setdefault(t.storage, value.untyped_storage().data_ptr()) != value.untyped_storage().data_ptr():
-            raise BadBundle("inputs share storage in the plan, but inputs() gave separate tensors")
-
-
-def paired(plan: Plan, inputs: dict[str, object]) -> Iterator[tuple[Tensor, Any]]:
-    """Give each input tensor of the plan with the tensor that was passed for it."""
-    for name, planned in plan.inputs.items():
-        pairs = zip(flat((planned,)), tree_leaves(inputs[name]), strict=False)
-        yield from ((t, given) for t, given in pairs if isinstance(t, Tensor))
-
-
-def _same(planned: Any, value: Any, plan: Plan) -> bool:
-    if isinstance(value, list | tuple):
-        alike = isinstance(planned, tuple) and len(planned) == len(value)
-        return alike and all(_same(p, v, plan) for p, v in zip(planned, value, strict=True))
-    if isinstance(value, torch.Tensor):
-        return _same_tensor(planned, value, plan)
-    if isinstance(value, torch.dtype):
-        return bool(planned == TorchName(str(value)[6:]))
-    both_nan = isinstance(value, float) and isinstance(planned, float) and value != value and planned != planned
-    return bool(both_nan or value == planned)
-
-
-def _same_tensor(planned: Any, value: Any, plan: Plan) -> bool:
-    return (
-        isinstance(planned, Tensor)
-        and planned.dtype == str(value.dtype)[6:]
-        and planned.size == tuple(value.shape)
-        and planned.stride == tuple(value.stride())
-        and planned.offset == value.storage_offset()
-        and plan.storages[planned.storage].nbytes == value.untyped_storage().nbytes()
-    )

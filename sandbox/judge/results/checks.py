@@ -15,13 +15,14 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from pgo_agent.sandbox import guard_zones
+from pgo_agent.sandbox import guard_zones, in_place
 from pgo_agent.sandbox.bundle.schema import ITEMSIZE
 from pgo_agent.sandbox.bundle.validate import Bundle
 from pgo_agent.sandbox.gate.reason import plain
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.guard_zones import NAN, ZERO, Fill
-from pgo_agent.sandbox.judge.launches.plan_executor import Replay, paired, synchronize
+from pgo_agent.sandbox.judge.launches.plan_executor import Replay, synchronize
+from pgo_agent.sandbox.judge.launches.planned_inputs import paired
 from pgo_agent.sandbox.judge.results import numerics
 from pgo_agent.sandbox.judge.results.numerics import Comparison, Expected
 from pgo_agent.sandbox.judge.results.reference_error import Spread
@@ -76,6 +77,11 @@ class TargetSession:
     def deterministic(self) -> bool:
         return not getattr(self.target, "NONDETERMINISTIC", False)
 
+    @property
+    def changed(self) -> tuple[str, ...]:
+        """The inputs that kernel() changes."""
+        return in_place.names(self.target)
+
     def new_seeds(self) -> None:
         """Draw new secret seeds for the bundles that were just read; forget the results for old seeds."""
         self.expected.clear()
@@ -95,7 +101,8 @@ class TargetSession:
 
     def replay(self, pick: Pick, case: str, seed: int, stress_input: StressInput | None = None) -> Replay:
         bundle, choice = pick[case]
-        return Replay(bundle, bundle.plans[case][choice], self.inputs(case, seed, stress_input), self.device)
+        inputs = self.inputs(case, seed, stress_input)
+        return Replay(bundle, bundle.plans[case][choice], inputs, self.device, self.changed)
 
     def launch(self, replay: Replay, step: str) -> None:
         """Run one replay to its end, with its own deadline."""
@@ -139,8 +146,8 @@ def check_case(bench: TargetSession, pick: Pick, case: str, stage: str) -> tuple
 def check_labels(
     bench: TargetSession, bundle: Bundle, case: str, labels: Sequence[str], stage: str
 ) -> list[tuple[str, Verdict | None, Comparison]]:
-    """Check configurations of a case, up to the first that fails: memory filled in three ways, repeats equal, inputs
-    unchanged, nothing read or written outside, error within bounds.
+    """Check configurations of a case, up to the first that fails: memory filled in three ways, repeats equal, no input
+    changed but those of IN_PLACE, nothing read or written outside, error within bounds.
 
     Returns each label with its verdict (None: right) and comparison. For a nondeterministic target every launch is
     compared. The expected outputs are on the GPU only while none of the configurations runs. Stress inputs are in
@@ -255,9 +262,11 @@ def verified_key(pick: Pick, case: str) -> tuple[str, str, str]:
 
 
 def _unchanged(bench: TargetSession, replay: Replay, case: str, seed: int) -> bool:
-    """Compare the inputs with new ones from the seed: a kernel could also change a copy in GPU memory."""
+    """Compare the inputs with new ones from the seed: a kernel could also change a copy in GPU memory.
+
+    Of inputs that the kernel may change, what they are restored from."""
     again = bench.inputs(case, seed)
-    return all(_bits_equal(replay.view(t), tensor) for t, tensor in paired(replay.plan, again))
+    return all(_bits_equal(replay.as_given(t), tensor) for t, tensor in paired(replay.plan, again))
 
 
 def _bits_equal(a: Any, b: Any) -> bool:

@@ -21,6 +21,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from pgo_agent.sandbox import in_place
 from pgo_agent.sandbox.errors import TargetFault
 from pgo_agent.sandbox.gate.reason import NONE, Reason, plain
 from pgo_agent.sandbox.json_codec import JsonObject
@@ -90,8 +91,16 @@ class Comparison:
 def make_inputs(
     target: ModuleType, case: dict[str, object], seed: int, device: Any, stress_input: StressInput | None = None
 ) -> dict[str, object]:
-    """Return the arguments of the case for a seed. Raises TargetFault when inputs() fails, or holds nothing that the
-    stress input changes."""
+    """Return the arguments of the case for a seed. Raises TargetFault when inputs() fails, gives other than IN_PLACE
+    names, or holds nothing that the stress input changes."""
+    inputs = _made(target, case, seed, device, stress_input)
+    in_place.check(in_place.names(target), inputs)
+    return inputs
+
+
+def _made(
+    target: ModuleType, case: dict[str, object], seed: int, device: Any, stress_input: StressInput | None
+) -> dict[str, object]:
 
     def new() -> torch.Generator:
         return torch.Generator(device=device).manual_seed(seed)
@@ -212,7 +221,7 @@ def _of_fp8(target: ModuleType, inputs: Mapping[str, Any]) -> bool:
 def _outputs(target: ModuleType, inputs: dict[str, object], cores: TensorCores | None = None) -> list[Any]:
     try:
         with cores or nullcontext():
-            out = target.reference(**inputs)
+            out = target.reference(**in_place.copied(in_place.names(target), inputs))
     except Exception as e:
         raise TargetFault(f"reference() raised {type(e).__name__}: {e}", "fix reference(), in float64 too") from e
     outs = list(out) if isinstance(out, list | tuple) else [out]
@@ -231,7 +240,7 @@ def _repeated(name: str, once: list[Any], again: list[Any]) -> None:
         if error is None or error.misplaced or error.worst > SAME * _largest(b):
             raise TargetFault(
                 f"{name}: reference() gives other results when it is called again on the same inputs",
-                "take random numbers, clocks and counters out of it, and leave its arguments as they are",
+                "take random numbers, clocks and counters out of it, and let it change no input but those of IN_PLACE",
             )
 
 

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from functools import partial
 
 import torch
-from pgo_agent.sandbox import guard_zones
+from pgo_agent.sandbox import guard_zones, in_place
 from pgo_agent.sandbox.gate.reason import Reason, of_case, plain, withheld
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.guard_zones import Fill
@@ -104,7 +104,9 @@ def _laid_out(
 
     def place(name: str) -> BufferSet:
         if name in extra:
-            return BufferSet(partial(extra[name], **bench.inputs(case, seeds[name])))
+            inputs = bench.inputs(case, seeds[name])
+            changed = [(t, t.clone()) for n in bench.changed for t in in_place.tensors(inputs[n])]
+            return BufferSet(partial(extra[name], **inputs), restored=changed)
         replay = bench.replay(picks[name], case, seeds[name])
         opened.callback(replay.close)
         replay.poison(Fill())
@@ -125,8 +127,9 @@ def _places(bench: TargetSession, picks: Mapping[str, Pick], libraries: int, cas
     Memory in torch's cache counts as free. Every library has its own inputs, at one place.
     """
     plans = [bundle.plans[case][choice] for bundle, choice in (p[case] for p in picks.values())]
-    size = sum(s.nbytes for plan in plans for s in plan.storages)
-    inputs = sum(s.nbytes for s in plans[0].storages if s.kind == "input")
+    kept = {"input"} if bench.changed else set[str]()  # as they were given, beside those that launches work on
+    size = sum(s.nbytes * (1 + (s.kind in kept)) for plan in plans for s in plan.storages)
+    inputs = sum(s.nbytes * (1 + (s.kind in kept)) for s in plans[0].storages if s.kind == "input")
     free, _ = torch.cuda.mem_get_info(bench.device)
     free += torch.cuda.memory_reserved(bench.device) - torch.cuda.memory_allocated(bench.device)
     return max(1, min(PLACES, rounds // ROUNDS, int((ROOM * free - libraries * inputs) / max(size, 1))))

@@ -1,12 +1,13 @@
 """Times several sides against one another on one GPU, so that only the code differs.
 
 Each round visits every side twice, in a random order and back. Before each launch (warm-up too) all memory of the side
-but its inputs is refilled with NaN, zeros or random bytes. Then the L2 is flushed by several writes of twice its size,
-so that the launch is queued before the GPU reaches it: a busy host makes a library call late. CUDA events enclose the
-launch alone. After each launch its outputs are sampled on the GPU: by a checksum, which must match the verified
-outputs, or by elements at random positions where outputs may differ between launches. Inputs and guard zones are
-checked after every warm-up launch, after a random one of four others, and at the end by the caller. Each side has its
-own seed and its own buffers, which may lie at several places that take turns. Instrumented builds are never timed here.
+but its inputs is refilled with NaN, zeros or random bytes, and inputs that it changes get their values again. Then the
+L2 is flushed by several writes of twice its size, so that the launch is queued before the GPU reaches it: a busy host
+makes a library call late. CUDA events enclose the launch alone. After each launch its outputs are sampled on the GPU:
+by a checksum, which must match the verified outputs, or by elements at random positions where outputs may differ
+between launches. Inputs and guard zones are checked after every warm-up launch, after a random one of four others, and
+at the end by the caller. Each side has its own seed and its own buffers, which may lie at several places that take
+turns. Instrumented builds are never timed here.
 """
 
 import random
@@ -38,11 +39,14 @@ class BufferSet:
     launch: Callable[[], object]  # enqueues
     replay: Replay | None = None  # refilled before each launch; checked and refilled after it
     inputs_checksum: int = 0  # checksum of its inputs, in host memory
+    restored: Sequence[tuple[Any, Any]] = ()  # without a replay: inputs that it may change, and their values
 
     def wipe(self) -> None:
-        """Refill the buffers: a later launch must not find results there."""
+        """Refill the buffers: a later launch must not find results there, nor inputs that an earlier one changed."""
         if self.replay is not None:
             self.replay.wipe(secrets.choice((NAN, ZERO, Fill())))
+        for changed, given in self.restored:
+            changed.copy_(given)
 
 
 @dataclass

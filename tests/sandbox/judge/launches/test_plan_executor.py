@@ -15,7 +15,8 @@ from pgo_agent.sandbox.bundle.schema import Launch, Op, Plan, Storage, Tensor, T
 from pgo_agent.sandbox.bundle.validate import Bundle
 from pgo_agent.sandbox.errors import BadBundle
 from pgo_agent.sandbox.guard_zones import GUARD, NAN, ZERO, Arena, Fill, Guarded
-from pgo_agent.sandbox.judge.launches.plan_executor import Replay, match_inputs, paired
+from pgo_agent.sandbox.judge.launches.plan_executor import Replay
+from pgo_agent.sandbox.judge.launches.planned_inputs import match_inputs, paired
 
 Inputs = dict[str, Any]
 

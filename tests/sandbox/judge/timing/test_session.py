@@ -30,13 +30,19 @@ class Sized:
 
 
 def places(
-    monkeypatch: pytest.MonkeyPatch, rounds: int, nbytes: int, free: int = 24 * GB, cached: int = 0, libraries: int = 0
+    monkeypatch: pytest.MonkeyPatch,
+    rounds: int,
+    nbytes: int,
+    free: int = 24 * GB,
+    cached: int = 0,
+    libraries: int = 0,
+    changed: tuple[str, ...] = (),
 ) -> int:
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 24 * GB))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: cached + GB)
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: GB)
     picks = cast(Any, {n: {CASE: (Sized(nbytes), "it")} for n in ("incumbent", "candidate")})
-    bench = cast(Any, type("Bench", (), {"device": None}))
+    bench = cast(Any, type("Bench", (), {"device": None, "changed": changed}))
     return session._places(bench, picks, libraries, CASE, rounds)
 
 
@@ -58,6 +64,11 @@ def test_memory_that_torch_keeps_in_its_cache_is_room(monkeypatch: pytest.Monkey
 
 def test_the_inputs_of_libraries_need_room_too(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [places(monkeypatch, 30, 2 * GB, libraries=n) for n in (0, 1, 4, 9)] == [3, 2, 1, 1]
+
+
+def test_inputs_that_launches_change_take_their_memory_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert places(monkeypatch, 30, 2 * GB) == 3
+    assert places(monkeypatch, 30, 2 * GB, changed=("x",)) == 1
 
 
 def test_sides_without_buffers_have_places_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,6 +125,28 @@ class Copying:
         self.out.copy_(right)
 
 
+class Doubling:
+    """Stands for a library call that doubles its argument in place."""
+
+    def __init__(self) -> None:
+        self.x, self.seen = torch.full((4,), 1e30), list[float]()
+
+    def __call__(self) -> None:
+        self.x.mul_(2)
+        self.seen.append(float(self.x[0]))
+
+
+def test_every_timed_launch_of_a_library_finds_its_inputs_as_they_were_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    library = Doubling()
+    timer = Timer.__new__(Timer)
+    timer._flush, timer._random = torch.zeros(4), random.SystemRandom()
+    timer.run([TimedSide("library", [BufferSet(library, restored=[(library.x, library.x.clone())])])], 40)
+    assert len(library.seen) == 83 and set(library.seen) == {library.seen[0]}
+    assert library.x[0] < library.seen[0]
+
+
 def test_no_place_leaves_results_that_a_launch_at_another_could_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "Event", Event)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
@@ -128,7 +161,7 @@ def test_no_place_leaves_results_that_a_launch_at_another_could_copy(monkeypatch
 class Opening:
     """Stands for a bench whose GPU has room for so many replays."""
 
-    seeds, deterministic = {CASE: 1}, True
+    seeds, deterministic, changed = {CASE: 1}, True, ()
 
     def __init__(self, room: int) -> None:
         self.room, self.opened, self.closed, self.given = room, 0, 0, list[Any]()
