@@ -68,9 +68,10 @@ def stages(ctx: Context, built: Built) -> list[Evidence]:
     covered = coverage.of(cases=len(built.choices), configurations=(count, of))
     seconds = dict(built.seconds)
     first = Evidence("build", None, plain(text), sum(seconds.values()), {"seconds": seconds}, covered)
-    ours = side(ctx.store.contents, ctx.store.contents.manifest(built.bundle), built.replaced)
+    contents, in_place = ctx.store.contents, ctx.target.in_place
+    ours = side(contents, contents.manifest(built.bundle), built.replaced, in_place)
     shipped = next(iter(ctx.baseline().shipped.values())).bundle  # all configurations of the file
-    original = side(ctx.store.contents, _with_held_out(ctx, ctx.store.contents.manifest(shipped)))
+    original = side(contents, _with_held_out(ctx, contents.manifest(shipped)), in_place=in_place)
     return [first, *examine(STAGES, ours, original)]
 
 

@@ -69,6 +69,7 @@ class Side:
     plans: Mapping[str, Sequence[PlanDocument]]  # case -> its plans
     statics: Mapping[str, Static]  # kernel key -> static profile
     replaced: Mapping[str, str] = field(default_factory=dict)  # of TTGIR: `ttgir`, `code_id` of the kernel's own
+    in_place: tuple[str, ...] = ()  # inputs that kernel() changes, by the contract
 
     @cached_property
     def texts(self) -> dict[str, str]:
@@ -82,11 +83,16 @@ class Side:
         return list(dict.fromkeys(k for plans in self.plans.values() for p in plans for k in kernels(p)))
 
 
-def side(contents: ContentStore, manifest: Manifest, replaced: Mapping[str, str] | None = None) -> Side:
+def side(
+    contents: ContentStore,
+    manifest: Manifest,
+    replaced: Mapping[str, str] | None = None,
+    in_place: tuple[str, ...] = (),
+) -> Side:
     """Return the side of a bundle with all its plans, and its kernels' static profiles from the content store."""
     plans = {case: list(choices.values()) for case, choices in manifest["plans"].items()}
     statics = {k: (contents.build(k) or {}).get("static", {}) for k in manifest["kernels"]}
-    return Side(contents, manifest, plans, statics, replaced or {})
+    return Side(contents, manifest, plans, statics, replaced or {}, in_place)
 
 
 Stage = Callable[[Side, Side], Evidence]

@@ -1,12 +1,13 @@
 """Stage screen: compares a candidate's plans and precision with the original's. Reads data only; runs nothing.
 
 Allocation and views are allowed, other torch ops only if the original launcher uses them: so a torch matrix product
-cannot replace a kernel. Also refused are launches that nothing depends on, many more launches than the original's, dots
-in a narrower type in any built case, and kernels that store at a symbol of their module, which outlives a launch.
+cannot replace a kernel. Also refused are results in a new place where the original changes an input, launches that
+nothing depends on, many more launches than the original's, dots in a narrower type in any built case, and kernels that
+store at a symbol of their module, which outlives a launch.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from operator import itemgetter
 from typing import Any
 
@@ -24,7 +25,7 @@ SPLIT = 3  # dots that make one of wider operands (tf32x3, bf16x3): then narrowe
 
 def stage(candidate: Side, original: Side) -> Evidence:
     """Return rejected with the first broken rule, else no verdict."""
-    for rule in (_ops, _launches, _idle, _precision, _stores):
+    for rule in (_in_place, _ops, _launches, _idle, _precision, _stores):
         problem = next(rule(candidate, original), NONE)
         if problem:
             return Evidence("screen", Verdict.REJECTED, problem)
@@ -46,6 +47,37 @@ def ops_of(plans: Iterable[PlanDocument]) -> set[str]:
     return {s["op"] for p in plans for s in p["steps"] if "op" in s}
 
 
+def _in_place(candidate: Side, original: Side) -> Iterator[Reason]:
+    """Give results that lie in an input that the original changes, and elsewhere in the candidate, or the reverse."""
+    for case, plan in _each(candidate):
+        for theirs in original.plans.get(case, ())[:1]:
+            yield from (of_case(case) + plain(f": {words}") for words in _moved(plan, theirs, original.in_place))
+
+
+def _moved(plan: PlanDocument, theirs: PlanDocument, in_place: Collection[str]) -> Iterator[str]:
+    ours, shipped = _held(plan, in_place), _held(theirs, in_place)
+    for n, (out, expected) in enumerate(zip(tensors(plan["out"]), tensors(theirs["out"]), strict=False)):
+        name, wanted = ours.get(out["t"], ""), shipped.get(expected["t"], "")
+        if name != wanted or (name and any(out[k] != expected[k] for k in ("offset", "stride"))):
+            why = f": the kernel as shipped changes {wanted} in place; so must a candidate"
+            words = f"result {n} lies {_where(name, out)}, and not {_where(wanted, expected)}"
+            yield words + (why if wanted else " as that of the kernel as shipped")
+
+
+def _where(name: str, t: Mapping[str, Any]) -> str:
+    return f"in {name} (offset {t['offset']}, strides {t['stride']})" if name else "in memory of its own"
+
+
+def _held(plan: PlanDocument, in_place: Collection[str]) -> dict[int, str]:
+    """Return the storages of inputs that kernel() changes, each with the name of its first one."""
+    held: dict[int, str] = {}
+    for name in sorted(in_place):
+        given = list(tensors(plan["inputs"].get(name)))
+        for i, t in enumerate(given):
+            held.setdefault(t["t"], name if len(given) == 1 else f"{name}[{i}]")
+    return held
+
+
 def _ops(candidate: Side, original: Side) -> Iterator[Reason]:
     allowed = CHEAP | ops_of(p for plans in original.plans.values() for p in plans)
     extra = sorted(ops_of(p for plans in candidate.plans.values() for p in plans) - allowed)
@@ -63,19 +95,23 @@ def _launches(candidate: Side, original: Side) -> Iterator[Reason]:
 
 def _idle(candidate: Side, original: Side) -> Iterator[Reason]:
     """Give launches that could be left out, by their tensors."""
-    if any(idle(p) for plans in original.plans.values() for p in plans):
+    if any(idle(p, original.in_place) for plans in original.plans.values() for p in plans):
         return  # the original does it, too
     for case, plan in _each(candidate):
-        for n in idle(plan):
+        for n in idle(plan, original.in_place):
             name = candidate.manifest["kernels"][kernels(plan)[n]]["name"]
             words = f": nothing depends on launch {n + 1} ({name}): no tensor it is given is used after it"
             yield of_case(case) + quoted(words)
 
 
-def idle(plan: PlanDocument) -> list[int]:
-    """Return the launches that touch no storage that outputs depend on. Inputs do not count: they must not change."""
-    needed = {t["t"] for t in tensors(plan["out"])}
-    inputs = {n for n, s in enumerate(plan["storages"]) if s["kind"] == "input"}
+def idle(plan: PlanDocument, in_place: Collection[str] = ()) -> list[int]:
+    """Return the launches that touch no storage that outputs depend on, and none that they may change for the caller.
+
+    Inputs do not count, but for those `in_place`: they must not change.
+    """
+    changed = set(_held(plan, in_place))
+    needed = {t["t"] for t in tensors(plan["out"])} | changed
+    inputs = {n for n, s in enumerate(plan["storages"]) if s["kind"] == "input"} - changed
     useless, launch = [], len(kernels(plan))
     for step in reversed(plan["steps"]):
         launch -= "kernel" in step

@@ -70,6 +70,7 @@ def _values(captured: Captured, less: int, own: bool, how: Guess) -> dict[str, A
         "reference": lines,
         "reference_module": _together([module, _without(writer.module, captured)], "\n".join(lines)),
         "own_lines": [line for part in writer.own_lines for line in part.split("\n")],
+        "in_place": render.in_place(captured.changed),
         "unordered": captured.unordered,
         "bounds": ", ".join(f"{n}={b:g}" for n, b in bounds.items()),
         "dtype": writer.dtype is not None,
@@ -106,11 +107,9 @@ def checked(captured: Captured) -> bool:
 
 def _body(captured: Captured) -> list[str]:
     call = captured.calls[0]
-    given = call.given | (captured.backward.given if captured.backward else {})
-    lines = [f"{n} = {_copied(n, given.get(n))}" for n in captured.changed]
     if call.context is None:
-        return lines + _plain_body(captured)
-    lines += ["ctx = Context()", f"out = {captured.name}.forward(ctx, {_passed(captured)})"]
+        return _plain_body(captured)
+    lines = ["ctx = Context()", f"out = {captured.name}.forward(ctx, {_passed(captured)})"]
     several = "list" in call.result
     results = ["*(t for t in out if isinstance(t, torch.Tensor))" if several else "out"]
     if several and captured.backward is None and (compared := captured.expected):
@@ -124,14 +123,6 @@ def _body(captured: Captured) -> list[str]:
         else:  # autograd casts them, too
             results.append(f"*(g.to(t.dtype) for g, t in zip(gradients, ({', '.join(of)})) if g is not None)")
     return [*lines, f"return {', '.join(results)}{',' if len(results) == 1 and several else ''}"]
-
-
-def _copied(name: str, value: Any, depth: int = 0) -> str:
-    """Return a copy of an argument that a kernel writes into: of a tensor, or of tensors in lists."""
-    if not isinstance(value, dict) or "list" not in value:
-        return f"{name}.clone()"
-    inner = "x" * (depth + 1)
-    return f"[{_copied(inner, next(iter(value['list']), None), depth + 1)} for {inner} in {name}]"
 
 
 def _plain_body(captured: Captured) -> list[str]:

@@ -90,12 +90,8 @@ def _notes(scanned: reading.ScannedFile, guesses: guessing.Guesses) -> list[str]
     ]
     if guesses.left_out:
         notes.append(f"left at their defaults: {', '.join(guesses.left_out)}")
-    copied = [o.name for o in guesses.outputs if not o.allocated]
-    if copied:
-        notes.append(
-            f"the launch writes into its arguments {', '.join(copied)}: kernel() copies them first, and that is timed; "
-            "of one that it fills without reading it, write torch.empty_like in place of clone"
-        )
+    if guesses.changed:
+        notes.append(f"the launch writes into its arguments {', '.join(guesses.changed)}: IN_PLACE names them")
     if guesses.dropped and scanned.launcher.name != "kernel":
         notes.append(
             f"returned as well, but not seen to come of what is stored to: {', '.join(guesses.dropped)}: not compared"

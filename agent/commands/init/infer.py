@@ -37,6 +37,11 @@ class Guesses:
     space: dict[str, list[int]]  # launch parameters that the file itself names, with their values
     unread: tuple[str, ...]  # those whose values only a run would show
 
+    @property
+    def changed(self) -> list[str]:
+        """Arguments that the launch writes into."""
+        return [o.name for o in self.outputs if not o.allocated]
+
 
 def guess(scanned: ScannedFile) -> Guesses:
     signature = scanned.launcher.args

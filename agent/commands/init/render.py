@@ -53,7 +53,7 @@ def _values(scanned: ScannedFile, guesses: Guesses) -> dict[str, Any]:
         "launcher": scanned.launcher.name,
         "arguments": guesses.arguments,
         "outputs": guesses.outputs,
-        "copied": [o.name for o in guesses.outputs if not o.allocated],
+        "in_place": in_place(guesses.changed),
         "left_out": guesses.left_out,
         "call": _call(scanned, guesses),
         "result": _result(guesses.outputs),
@@ -71,6 +71,12 @@ def _values(scanned: ScannedFile, guesses: Guesses) -> dict[str, Any]:
         "guessed": GUESSED,
         "to_write": TO_WRITE,
     }
+
+
+def in_place(changed: Sequence[str]) -> str:
+    """Return the value of IN_PLACE for arguments that a launch writes into; empty for none."""
+    names = ", ".join(f'"{n}"' for n in dict.fromkeys(changed))
+    return f"({names}{'' if ', ' in names else ','})" if names else ""
 
 
 def _names(guesses: Guesses) -> list[str]:

@@ -71,6 +71,7 @@ def gather(ctx: Context, remarks: Sequence[str] = ()) -> Facts:
         statics=[] if ctx.settings.profile_visibility is ProfileVisibility.NONE else _statics(ctx, best),
         tried=attempts.lines(_attempts(ctx, base), remarks),
         allowed_ops=base.allowed_ops,
+        in_place=ctx.target.in_place,
         profile=profile,
         quoted=_quoted(source, profile),
         code=_code(ctx, which, stored),

@@ -33,6 +33,7 @@ class Facts:
     statics: Sequence[Mapping[str, Any]] = ()  # of the incumbent: static profile and occupancy, and its cases
     tried: Sequence[str] = ()  # a line each, newest last
     allowed_ops: Sequence[str] = ()  # torch ops that the launcher may use
+    in_place: Sequence[str] = ()  # arguments that kernel() changes
     profile: Sequence[str] = ()  # the summaries of the incumbent's profile, a line each
     quoted: Sequence[tuple[int, str]] = ()  # lines of the file that the profile names, with their numbers
     code: Code | None = None

@@ -21,7 +21,7 @@ TEMPLATE = "optimizer"
 LONGEST = 600  # characters of a line
 _LINES = (
     *("cases", "statics", "tried", "allowed_ops", "profile", "quoted", "moves", "skipped", "lessons", "gluon"),
-    *("launch", "guidance"),
+    *("launch", "guidance", "in_place"),
 )
 LAST = (  # in reverse order of dropping
     *("guidance", "profile", "tried", "times", "code", "moves", "static", "lessons", "card", "excerpt", "gluon"),
@@ -63,7 +63,8 @@ def _sections(facts: Facts) -> Iterator[Section]:
     yield from _cards(facts)
     if facts.guidance:
         yield _section("guidance", "sections/guidance", lines=facts.guidance)
-    yield _section("rules", "sections/rules", ops=facts.allowed_ops, most_configs=facts.most_configs)
+    allowed: dict[str, Any] = {"ops": facts.allowed_ops, "in_place": facts.in_place}
+    yield _section("rules", "sections/rules", most_configs=facts.most_configs, **allowed)
     yield from _forms(facts)
 
 

@@ -81,9 +81,9 @@ Manifest = dict[str, Any]
 class Workshop:
     """Builds the launchers of TARGET."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, text: str = TARGET) -> None:
         path = folder / "subject.py"
-        path.write_text(TARGET)
+        path.write_text(text)
         subject = target.read(path)
         self.contents = ContentStore(folder / "shelf")
         self.builder = Builder(subject, devices.find("h200"), box.choose(), self.contents)

@@ -189,6 +189,7 @@ def test_names_and_words_of_a_run_cannot_break_out_of_their_lines(text: str) -> 
         statics=[{**FULL.statics[0], "cases": [text], "choice": text, "limiter": text, "notes": [text]}],
         quoted=[(1, text)],
         allowed_ops=[text],
+        in_place=[text],
         launch=text,
         code=replace(FULL.code, kernel=text, case=text, choice=text),
     )
@@ -198,11 +199,19 @@ def test_names_and_words_of_a_run_cannot_break_out_of_their_lines(text: str) -> 
         statics=[{**FULL.statics[0], "cases": ["x"]}],
         quoted=[(1, "x")],
         allowed_ops=["x"],
+        in_place=["x"],
         launch="x",
         code=FULL.code,
     )
     before, after = parted(plain), parted(facts)
     assert {n: t.count("\n") for n, t in before.items()} == {n: t.count("\n") for n, t in after.items()}
+
+
+def test_arguments_that_are_changed_in_place_add_a_line_to_the_rules_and_nothing_else() -> None:
+    before, after = (parted(replace(FULL, in_place=names)) for names in ((), ("p", "exp_avg")))
+    line = "The kernel as shipped changes p, exp_avg in place; so must a candidate."
+    assert after.pop("rules") == f"{before.pop('rules')}\n{line} What works on a copy and returns that is refused."
+    assert before == after
 
 
 def test_the_kernel_is_rendered_once_and_never_read_as_a_template() -> None:
