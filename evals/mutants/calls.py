@@ -7,6 +7,7 @@ others.
 import ast
 import itertools
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
 from pgo_agent.evals.mutants.expressions import Pair
 from pgo_agent.evals.mutants.sites import Site
@@ -149,12 +150,14 @@ def _again(s: Site, node: ast.Assign) -> bool:
     """Return whether the names that it sets have a value before, in the text."""
     assert s.function is not None
     names = {n.id for t in node.targets for n in ast.walk(t) if isinstance(n, ast.Name)}
-    before = {
-        n.id
-        for n in ast.walk(s.function)
-        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and n.lineno < node.lineno
-    }
+    before = {name for name, line in _stored(s.function) if line < node.lineno}
     return names <= before | {a.arg for a in s.function.args.args}
+
+
+@lru_cache(maxsize=8)
+def _stored(function: ast.FunctionDef) -> list[tuple[str, int]]:
+    """Return what a function sets, and on which lines."""
+    return [(n.id, n.lineno) for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
 
 
 def sync(s: Site) -> Iterator[Pair]:

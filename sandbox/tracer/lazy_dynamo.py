@@ -1,8 +1,9 @@
 """`torch._dynamo` in a process that compiles nothing: its settings alone, until somebody asks for more of it.
 
-FakeTensorMode reads a few of these settings, and torch asks dynamo to leave some of its functions uncompiled. Importing
-all of dynamo for that takes half as long as torch itself, in every tracer. Relies on `torch._dynamo.config` importing
-nothing else of dynamo; where a release of torch does that differently, all of it is imported as before.
+FakeTensorMode reads a few of these settings, and torch asks dynamo to leave some of its functions uncompiled, and for
+two classes of names when a program makes a tensor of numbers. Importing all of dynamo for that takes half as long as
+torch itself, in every tracer. Relies on `torch._dynamo.config` importing nothing else of dynamo; where a release of
+torch does that differently, all of it is imported as before.
 """
 
 import importlib
@@ -16,9 +17,10 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from torch._guards import Source
 from torch.utils._mode_utils import no_dispatch
 
-_NAME = "torch._dynamo"
+_NAME, _SOURCES = "torch._dynamo", "torch._dynamo.source"
 _FOLDER = Path(torch.__file__).parent / "_dynamo"
 
 
@@ -29,6 +31,7 @@ def settings() -> None:
     stand_in = sys.modules[_NAME] = torch._dynamo = _Settings(_NAME)
     stand_in.__path__ = [str(_FOLDER)]  # a package: from which torch takes the settings to log an error, too
     sys.meta_path.insert(0, _Again())
+    sys.modules[_SOURCES] = _Sources(_SOURCES)
     try:
         stand_in.config = _alone(f"{_NAME}.config", _FOLDER / "config.py")
     except Exception:
@@ -55,6 +58,26 @@ class _Settings(ModuleType):
         return getattr(sys.modules[_NAME], name)
 
 
+class _Name(Source):
+    """Says where a fake tensor comes from. Nobody asks, where nothing is compiled."""
+
+    def __init__(self, *_of: Any) -> None: ...
+
+
+class _Sources(ModuleType):
+    """Stands in place of dynamo's classes of names: these two are asked for when a real tensor becomes a fake one."""
+
+    ConstantSource = type("ConstantSource", (_Name,), {})
+    RandomValueSource = type("RandomValueSource", (_Name,), {})
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if sys.modules.get(_SOURCES) is self:
+            _whole()
+        return getattr(sys.modules[_SOURCES], name)
+
+
 class _Again(Loader):
     """Imports all of dynamo when a module of it is looked for, and has that module taken as it then is."""
 
@@ -73,6 +96,8 @@ class _Again(Loader):
 
 def _whole() -> None:
     del sys.modules[_NAME]
+    if isinstance(sys.modules.get(_SOURCES), _Sources):
+        del sys.modules[_SOURCES]
     with no_dispatch():  # it may be asked for while everything is recorded
         torch._dynamo = importlib.import_module(_NAME)
 

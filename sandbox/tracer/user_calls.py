@@ -51,6 +51,7 @@ class Watch(TorchDispatchMode):
         self.launches: list[_Launch] = []
         self.notes: dict[str, None] = {}
         self._open: dict[FrameType, Call] = {}
+        self._theirs: dict[str, bool] = {}  # files, as often as anything of theirs is called: imports call much
         self._depth = 0
         self.values = TensorValues()
         self._literals = WeakIdKeyDictionary()  # tensors that were made of numbers -> those
@@ -73,14 +74,14 @@ class Watch(TorchDispatchMode):
         super().__exit__(*error)
 
     def _profile(self, frame: FrameType, event: str, value: Any) -> None:
-        if event == "call" and self._in_scope(frame):
-            self._open[frame] = Call(frame, call_frames.arguments(frame))
-        elif event == "return" and (call := self._open.pop(frame, None)) and call.used:
+        if event == "call":
+            file = frame.f_code.co_filename
+            if (theirs := self._theirs.get(file)) is None:
+                theirs = self._theirs[file] = self.watched(file) or self.around(file) or call_frames.theirs(file)
+            if theirs:
+                self._open[frame] = Call(frame, call_frames.arguments(frame))
+        elif event == "return" and frame in self._open and (call := self._open.pop(frame)).used:
             call.result = value
-
-    def _in_scope(self, frame: FrameType) -> bool:
-        file = frame.f_code.co_filename
-        return self.watched(file) or self.around(file) or call_frames.theirs(file)
 
     def launched(
         self,

@@ -119,7 +119,8 @@ def _run(program: str, args: list[str], files: set[str]) -> None:
         with contextlib.suppress(ImportError):
             import pytest
 
-            sys.exit(pytest.main(["-p", "no:cacheprovider", "-q", "-x", *args]))
+            # This plugin comes with our langgraph; its import, under the watch, takes seconds.
+            sys.exit(pytest.main(["-p", "no:cacheprovider", "-p", "no:langsmith_plugin", "-q", "-x", *args]))
         raise RuntimeError("pytest is not installed for this interpreter")
     elif program == "module":
         sys.argv = args

@@ -20,6 +20,11 @@ def failing(x):
     return plain(x)
 
 
+def of_numbers(x):
+    torch.tensor([1.0, 2.0])
+    return plain(x)
+
+
 def asking(x):
     import torch._dynamo.testing
 
@@ -49,6 +54,10 @@ def test_a_launcher_is_traced_without_torchs_compiler(traced: Traced) -> None:
 
 def test_sizes_that_do_not_fit_are_told_without_it_too(traced: Traced) -> None:
     assert [s.get("op", "launch") for s in traced.steps("failing")[-2:]] == ["aten.zeros_like.default", "launch"]
+
+
+def test_a_tensor_of_written_numbers_is_made_without_it_too(traced: Traced) -> None:
+    assert [s.get("op", "launch") for s in traced.steps("of_numbers")[-2:]] == ["aten.zeros_like.default", "launch"]
 
 
 def test_a_launcher_that_asks_torchs_compiler_something_gets_its_answer_and_the_same_plan(traced: Traced) -> None:
