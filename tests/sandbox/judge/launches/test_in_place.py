@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 import torch
+from pgo_agent.sandbox import guard_zones
 from pgo_agent.sandbox.bundle.schema import Op, Plan, Storage, Tensor
 from pgo_agent.sandbox.bundle.validate import Bundle
 from pgo_agent.sandbox.guard_zones import NAN, ZERO, Fill
+from pgo_agent.sandbox.judge.launches import instrumented
 from pgo_agent.sandbox.judge.launches.plan_executor import Replay
 from pgo_agent.sandbox.judge.timing.timer import BufferSet, TimedSide, Timer, checksum
 
@@ -51,6 +53,23 @@ def test_no_step_runs_twice_on_inputs_that_nobody_restored() -> None:
     replay.restore()
     replay(without=1)
     assert torch.equal(replay.outputs[0], 2 * given)
+
+
+def test_an_instrumented_build_and_the_plain_one_are_launched_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    (plain, given), (recording, _) = doubling(), doubling()
+    assert [len(ms) for ms in instrumented._disturbance(plain, recording)] == [instrumented.DISTURBED] * 2
+    assert all(torch.equal(r.outputs[0], 2 * given) for r in (plain, recording))
+
+
+def test_without_guard_zones_such_inputs_are_restored_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard_zones, "GUARD", 0)
+    replay, given = doubling()
+    for _ in range(2):
+        replay.poison(Fill())
+        replay()
+        assert torch.equal(replay.outputs[0], 2 * given) and torch.equal(replay.as_given(P), given)
 
 
 def test_a_change_of_any_other_input_shows_in_what_was_given() -> None:
