@@ -5,11 +5,11 @@ from collections.abc import Collection, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import as_completed
 from dataclasses import replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 
 from pgo_agent.agent.evaluation import build as building
 from pgo_agent.agent.evaluation import given_file, measure, ranking, schedule, screen
-from pgo_agent.agent.proposal import bandit, lessons, llm, parents
+from pgo_agent.agent.proposal import bandit, compiled_reference, lessons, llm, parents
 from pgo_agent.agent.run import incumbent, provenance, steering
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record.candidate import Candidate, NewCandidate, candidate_id
@@ -76,7 +76,7 @@ def _fresh(ctx: Context, generation: int) -> Iterator[NewCandidate]:
     yield from islice(repairs, max(1, _width(ctx) - 1))  # one place is left for a new proposal
     streams = {
         bandit.MODEL: _novel(ctx, llm.propose_fresh(ctx), bandit.MODEL, seen),
-        bandit.MOVES: _novel(ctx, parents.proposals(ctx), bandit.MOVES, seen),
+        bandit.MOVES: _novel(ctx, chain(compiled_reference.proposals(ctx), parents.proposals(ctx)), bandit.MOVES, seen),
     }
     yield from bandit.mixed(streams, bandit.tallies(ctx), ctx.settings.seed, generation)
 

@@ -2,7 +2,8 @@
 
 Runs in the box. The request names files inside the folder, the device, and the cases to trace; the answer holds plans
 and, beside it, one .ttgir for each kernel; where the request says `located`, its .located (TTGIR with locations) and
-.ttir as well. Nothing is printed but what the candidate prints.
+.ttir as well. A request with `in_place` asks what PyTorch's compiler writes for the reference (`inductor/answer.py`).
+Nothing is printed but what the candidate prints.
 """
 
 import json
@@ -22,13 +23,23 @@ def main(folder: Path) -> None:
         from pgo_agent.sandbox.tracer.session import Session  # noqa: F401 (imported here, used below)
 
     try:
-        answer = _answer(folder, request, full)
+        answer = _compiled(folder, request) if "in_place" in request else _answer(folder, request, full)
     except NeedsCubin:
         os.environ["TRITON_CACHE_DIR"] += "-full"  # the first one holds builds that were stopped at TTGIR
         os.execv(sys.executable, [sys.executable, "-m", "pgo_agent.sandbox.tracer", str(folder), "--full"])
     partial = folder / "out" / "result.json.part"
     partial.write_text(json.dumps(answer))
     partial.rename(folder / "out" / "result.json")
+
+
+def _compiled(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
+    """Answer what PyTorch's compiler writes for the target's reference."""
+    from pgo_agent.sandbox.tracer.inductor import answer
+
+    try:
+        return answer.answer(folder, request)
+    except (Exception, SystemExit) as e:
+        return {"error": _blame(e, folder)}
 
 
 def _answer(folder: Path, request: dict[str, Any], full: bool) -> dict[str, Any]:

@@ -5,6 +5,7 @@ statements and on libcst for names.
 """
 
 import ast
+from collections.abc import Mapping, Sequence
 
 import libcst as cst
 from pgo_agent.agent.kernel_part import Block, blocks
@@ -27,6 +28,25 @@ def both(own: str, other: str, condition: str) -> str:
     launcher = _routed(mine[at].text, condition, f"{LAUNCHER}{suffix}")
     texts = [b.text for b in mine]
     return "".join([*texts[:at], f"\n\n{added.strip()}\n", launcher, *texts[at + 1 :]])
+
+
+def beside(own: str, imports: Sequence[str], functions: Sequence[str], choices: Mapping[str, str]) -> str:
+    """Return the file `own` with functions beside its kernels. `choices`: a function that says whether another one is
+    for the arguments of its launcher, which then calls that. Raises DoesNotApply."""
+    mine = blocks(own)
+    bound = {n: b.text.strip() for b in mine for n in b.names}
+    for line in imports:
+        (name,) = (n for b in blocks(line) for n in b.names)
+        if bound.get(name, line) != line:
+            raise DoesNotApply(f"{name} is something else in this file")
+    at = next(i for i, b in enumerate(mine) if LAUNCHER in b.names)
+    launcher = mine[at].text
+    for condition, other in reversed(list(choices.items())):
+        launcher = _routed(launcher, f"{condition}({_passed(launcher)})", other)
+    lacking = [line for line in imports if line not in bound.values()]
+    added = "\n\n\n".join(["\n".join(lacking), *(f.strip() for f in functions)]).strip()
+    texts = [b.text for b in mine]
+    return "".join([*texts[:at], f"\n\n{added}\n", launcher, *texts[at + 1 :]])
 
 
 def _clash(names: set[str], suffix: str, taken: set[str]) -> bool:
@@ -56,16 +76,26 @@ def _renamed(text: str, names: set[str], suffix: str) -> str:
     return cst_util.visited(module, cst_util.Rename({n: n + suffix for n in names})).code
 
 
-def _routed(text: str, condition: str, other: str) -> str:
-    """The launcher's text with a first statement that goes the other way."""
+def _function(text: str) -> ast.FunctionDef:
+    """The launcher, with a name for each argument."""
     tree = parsing.module(text)
     function = next((n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == LAUNCHER), None)
     if function is None:
         raise DoesNotApply(f"{LAUNCHER} is not written as a function of its own")
-    given = function.args
-    if given.vararg or given.kwarg or given.posonlyargs:
+    if function.args.vararg or function.args.kwarg or function.args.posonlyargs:
         raise DoesNotApply(f"{LAUNCHER} takes arguments without names")
-    passed = ", ".join(f"{a.arg}={a.arg}" for a in (*given.args, *given.kwonlyargs))
+    return function
+
+
+def _passed(text: str) -> str:
+    given = _function(text).args
+    return ", ".join(a.arg for a in (*given.args, *given.kwonlyargs))
+
+
+def _routed(text: str, condition: str, other: str) -> str:
+    """The launcher's text with a first statement that goes the other way."""
+    function = _function(text)
+    passed = ", ".join(f"{a.arg}={a.arg}" for a in (*function.args.args, *function.args.kwonlyargs))
     docstring = isinstance(function.body[0], ast.Expr) and isinstance(function.body[0].value, ast.Constant)
     if docstring and len(function.body) == 1:
         raise DoesNotApply(f"{LAUNCHER} does nothing")

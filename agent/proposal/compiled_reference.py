@@ -1,0 +1,97 @@
+"""Proposes what PyTorch's compiler writes for the target's reference: its Triton kernels, beside the kernel as shipped.
+
+For kernels that only move data, that compiler is often the one to beat. Its kernels are proposed once in a run, where a
+GPU measures them, and judged like any other candidate. The launcher takes them for arguments of the types and layouts
+that they were written for, and the kernel as shipped for all others. Where the kernel works in place, they do, too.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from pgo_agent.agent.kernel_part import blocks
+from pgo_agent.agent.moves import Proposal, Skipped
+from pgo_agent.agent.moves.move import attempted
+from pgo_agent.agent.run import incumbent
+from pgo_agent.agent.run.context import Context
+from pgo_agent.agent.run.provenance import EMBEDDED
+from pgo_agent.agent.run.record.candidate import NewCandidate
+from pgo_agent.sandbox.build import compiled_reference
+from pgo_agent.sandbox.build.compiled_reference import Variant
+from pgo_agent.sandbox.bundle.documents import PlanDocument
+from pgo_agent.sandbox.json_codec import JsonObject
+
+MOVE = "PyTorch's compiler"
+NAME = "compiled"
+
+
+def proposals(ctx: Context) -> Iterator[NewCandidate]:
+    """Yield at most one candidate for each way to trace the reference. Why there is none is recorded as skipped."""
+    if ctx.gpu is None or _asked(ctx):
+        return
+    for made in _made(ctx):
+        if isinstance(made, Skipped):
+            ctx.store.add_skipped(ctx.run.id, incumbent.SHIPPED, made.move, made.reason)
+        else:
+            yield NewCandidate.of(made, EMBEDDED, incumbent.SHIPPED)
+
+
+def _asked(ctx: Context) -> bool:
+    """Whether this run has asked the compiler before."""
+    proposed = (c.move for c in ctx.store.candidates(ctx.run.id))
+    return any(m.startswith(MOVE) for m in (*proposed, *(move for _, move, _ in ctx.store.skipped(ctx.run.id))))
+
+
+def _made(ctx: Context) -> Iterator[Proposal | Skipped]:
+    point = next(iter(ctx.baseline().shipped.values()))
+    plan = ctx.builder.contents.manifest(point.bundle)["plans"][point.case][point.choice]
+    in_place = results_in_inputs(plan)
+    if in_place is None:
+        yield Skipped(MOVE, "a result of the kernel is a part of an input")
+        return
+    cases, b = [c.split("/", 1)[1] for c in ctx.baseline().cases], ctx.builder
+    answer = compiled_reference.write(b.box, b.contents, b.target, b.device, _free(ctx.target.source), cases, in_place)
+    texts = set[tuple[str, ...]]()
+    for variant in answer.variants:
+        text = tuple(p.text for p in variant.parts)
+        if text not in texts:
+            texts.add(text)
+            yield attempted(*_told(variant), lambda v=variant: composed(ctx.target.source, v), ctx.target.source)  # type: ignore[misc]
+    if not answer.variants:
+        yield Skipped(MOVE, "; ".join(answer.refused) or "it writes nothing for this reference")
+
+
+def _told(variant: Variant) -> tuple[str, str]:
+    rows = ", for rows of these lengths" if variant.rows else ""
+    return f"{MOVE}{rows}", f"Triton kernels that PyTorch's compiler (Inductor) writes for the reference{rows}"
+
+
+def results_in_inputs(plan: PlanDocument) -> dict[int, str] | None:
+    """Return the results of a plan, by their number, that are inputs; None where one is a part of an input."""
+    inputs = {n: t for n, t in plan["inputs"].items() if isinstance(t, dict) and "t" in t}
+    storages = {t["t"]: n for n, t in inputs.items()}
+    found = dict[int, str]()
+    for i, result in enumerate(plan["out"]):
+        name = storages.get(result["t"])
+        if name is not None and _place(inputs[name]) != _place(result):
+            return None
+        if name is not None:
+            found[i] = name
+    return found
+
+
+def _place(tensor: JsonObject) -> Mapping[str, object]:
+    return dict(tensor)
+
+
+def _free(source: str) -> str:
+    """Return a name that begins no name of a file."""
+    names = {n for b in blocks(source) for n in b.names | b.loads}
+    return next(n for n in (NAME, *(f"{NAME}{i}" for i in range(2, 99))) if not any(x.startswith(n) for x in names))
+
+
+def composed(source: str, variant: Variant) -> str:
+    """Return a kernel file that takes a variant's kernels where they fit. Raises DoesNotApply."""
+    from pgo_agent.agent.moves.analysis.merge_kernels import beside
+
+    imports = [line for p in variant.parts for line in p.imports]
+    choices = {p.condition: p.launcher for p in variant.parts}
+    return beside(source, list(dict.fromkeys(imports)), [p.text for p in variant.parts], choices)

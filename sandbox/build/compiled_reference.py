@@ -1,0 +1,93 @@
+"""Asks in the box what PyTorch's compiler writes for a target's reference: texts for its kernel file.
+
+The box answers with texts, which are as trusted as any other candidate's: they are built in the box and judged.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pgo_agent.sandbox import json_codec
+from pgo_agent.sandbox.build import trace_and_compile
+from pgo_agent.sandbox.bundle import validate
+from pgo_agent.sandbox.bundle.store import ContentStore
+from pgo_agent.sandbox.devices import Device
+from pgo_agent.sandbox.errors import BadBundle
+from pgo_agent.sandbox.isolation.box import ATTEMPTS, Box, killed
+from pgo_agent.sandbox.json_codec import Record
+from pgo_agent.sandbox.target import Target
+
+SECONDS = 120.0  # deadline
+LIMIT = 6  # configurations of a kernel
+
+
+@dataclass(frozen=True)
+class Part(Record):
+    """What a kernel file gets for inputs of one kind."""
+
+    imports: tuple[str, ...]
+    text: str  # functions
+    launcher: str  # name of the one that takes what kernel() takes
+    condition: str  # name of the one that says whether the launcher is for its arguments
+
+
+@dataclass(frozen=True)
+class Variant(Record):
+    """The reference, traced in one way."""
+
+    rows: bool  # rows are as long as those of the public cases
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class Compiled(Record):
+    """What PyTorch's compiler makes of a reference."""
+
+    variants: tuple[Variant, ...]
+    refused: tuple[str, ...]  # why there is nothing, or not for all cases
+
+
+def write(
+    box: Box,
+    contents: ContentStore,
+    target: Target,
+    device: Device,
+    name: str,
+    cases: Sequence[str],
+    in_place: Mapping[int, str],
+) -> Compiled:
+    """Return the reference as Triton kernels. `name`: what their names begin with. `cases`: public ones. `in_place`:
+    results, by their number, that an input gets. Raises Killed when the process was killed again and again."""
+    for _ in range(ATTEMPTS):
+        with contents.scratch() as scratch:
+            folder = Path(scratch)
+            contract, candidate = trace_and_compile.place(folder, target, target.source)
+            request = {
+                "device": device.key,
+                "contract": contract,
+                "candidate": candidate,
+                "name": name,
+                "cases": list(cases),
+                "in_place": list(in_place.items()),
+                "limit": LIMIT,
+            }
+            (folder / "request.json").write_text(json.dumps(request))
+            ran = box.run("pgo_agent.sandbox.tracer", folder, SECONDS)
+            if ran.killed:
+                continue
+            if ran.timed_out:
+                return Compiled((), (f"PyTorch compiled for over {SECONDS:.0f} s",))
+            return _read(folder / "out" / "result.json", ran.output)
+    raise killed("compiling the reference")
+
+
+def _read(path: Path, printed: str) -> Compiled:
+    try:
+        answered = validate.answer(path)
+        if "error" in answered or "message" in answered:
+            return Compiled((), (str(answered.get("message", answered.get("error")))[:300],))
+        compiled: Compiled = json_codec.from_json(Compiled, answered)
+        return compiled
+    except (BadBundle, ValueError, TypeError, KeyError, AttributeError):
+        return Compiled((), (f"the compiler left no answer: {printed[-300:]}",))
