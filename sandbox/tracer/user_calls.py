@@ -93,7 +93,8 @@ class Watch(TorchDispatchMode):
     ) -> None:
         """Note a launch with what it stands in. `constants`: arguments that the kernel is compiled for.
 
-        `facts`: what its code says: arguments that it writes through (`stored`), whether it adds floats in any order.
+        `facts`: what its code says: arguments that it writes through (`stored`) and reads through (`loaded`), whether
+        it adds floats in any order.
         """
         at = launch_frames.standing(sys._getframe(), self.watched, self.around, self._open)
         of_watched = self.watched(call_frames.file_of(kernel))

@@ -92,8 +92,8 @@ def _watched(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _facts(ttgir: str, signature: dict[str, Any]) -> dict[str, Any]:
-    """Return what a kernel's text says: the arguments that it writes through (`stored`, None where it cannot be read),
-    and whether it adds floats to memory in any order (`unordered`)."""
+    """Return what a kernel's text says: the arguments that it writes through (`stored`, None where it cannot be read)
+    and reads through (`loaded`), and whether it adds floats to memory in any order (`unordered`)."""
     from pgo_agent.sandbox.ttgir import reader
     from pgo_agent.sandbox.ttgir.dataflow import Flow
     from pgo_agent.sandbox.ttgir.tokens import Unreadable
@@ -102,9 +102,13 @@ def _facts(ttgir: str, signature: dict[str, Any]) -> dict[str, Any]:
     try:
         values = Flow(reader.parse(ttgir))
     except Unreadable:
-        return {"stored": None, "unordered": False}
-    stored = [names[i] for i in values.stored] if values.pointers == len(names) else None
-    return {"stored": stored, "unordered": any("fadd" in t.op.words for t in values.touches() if t.reads and t.writes)}
+        return {"stored": None, "loaded": [], "unordered": False}
+    known = values.pointers == len(names)
+    return {
+        "stored": [names[i] for i in values.stored] if known else None,
+        "loaded": [names[i] for i in values.loaded] if known else [],
+        "unordered": any("fadd" in t.op.words for t in values.touches() if t.reads and t.writes),
+    }
 
 
 def _run(program: str, args: list[str], files: set[str]) -> None:

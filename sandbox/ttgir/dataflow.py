@@ -91,6 +91,12 @@ class Flow:
         return [n for n, root in enumerate(self._roots.values()) if {root, ANYTHING} & written]
 
     @property
+    def loaded(self) -> list[int]:
+        """The places, among the same, of those that an operation reads which can touch no other."""
+        read = {t.roots for t in self.touches() if t.reads}
+        return [n for n, root in enumerate(self._roots.values()) if frozenset({root}) in read]
+
+    @property
     def pointers(self) -> int:
         """How many arguments of the kernel are pointers or descriptors."""
         return len(self._roots)

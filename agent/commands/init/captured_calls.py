@@ -76,6 +76,12 @@ class Captured:
         given = (pair for c in calls for pair in c.given.items())
         return [n for n, v in given if any(t.storage in stored for t in tensors(v))]
 
+    @cached_property
+    def read(self) -> set[int]:
+        """Storages that kernels surely read."""
+        launches = [launch for c in self.pair for launch in c.launches]
+        return {t.storage for k in launches for n in k.get("loaded", ()) for t in tensors(k["args"].get(str(n)))}
+
     @property
     def unordered(self) -> bool:
         """Whether a kernel adds floats to memory in any order, so that launches differ in the last bits."""

@@ -4,6 +4,8 @@ Relies on `cases.py` for the names of sizes. Values of tensors are normal number
 program drew them from, where that was seen.
 """
 
+import ast
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,8 +14,10 @@ from pgo_agent.agent.commands.init import program_inputs, render
 from pgo_agent.agent.commands.init.captured_calls import Captured
 from pgo_agent.agent.commands.init.references import LARGE
 from pgo_agent.agent.commands.init.seen import Tensor, tensor, tensors
+from pgo_agent.sandbox import parsing
 
 ATTENTION_RANK = 4
+ABOUT = frozenset({"dtype", "device", "shape", "size", "stride", "dim", "ndim", "numel", "element_size"})
 
 
 class Inputs:
@@ -114,8 +118,9 @@ def _literal(value: object) -> str:
     return f'float("{text}")' if isinstance(value, float) and text.lstrip("-") in ("inf", "nan") else text
 
 
-def moved(captured: Captured, known: sizing.Sizes, dtype: str) -> list[str]:
-    """Return the bytes of each tensor that is read or written, as expressions of a case."""
+def moved(captured: Captured, known: sizing.Sizes, dtype: str, reference: Sequence[str]) -> list[str]:
+    """Return the bytes of each tensor that is read or written, as expressions of a case: the fewest, for no kernel is
+    believed to be faster than these take. `reference`: the lines of reference()."""
     by_size = {s: n for n, s in known.by_call[0].items()}
 
     def term(t: Tensor, shape: Sequence[str]) -> str:
@@ -123,11 +128,43 @@ def moved(captured: Captured, known: sizing.Sizes, dtype: str) -> list[str]:
         return " * ".join([*shape, f"{of_case}.itemsize"])
 
     given = [(n, t) for a in captured.arguments for n, t in sizing.leaves(a, captured.calls[0].given[a])]
-    result = [term(t, known.shape(n, t)) for n, t in given]
-    others = list(captured.outputs) + [
+    own = {t.storage for n, t in given if n.split(".")[0] in captured.changed}
+    kept = [(n, t) for n, t in given if t.storage not in own]
+    changed = _changed(captured, known, [x for x in given if x not in kept], kept, reference)
+    others = [t for t in captured.outputs if t.storage not in own] + [
         t for v in (captured.backward.given.values() if captured.backward else ()) for t in tensors(v)
     ]
-    return result + [term(t, [f'case["{by_size[s]}"]' if s in by_size else str(s) for s in t.shape]) for t in others]
+    rest = [term(t, [f'case["{by_size[s]}"]' if s in by_size else str(s) for s in t.shape]) for t in others]
+    return [*(term(t, known.shape(n, t)) for n, t in kept), *(term(*c) for c in changed), *rest]
+
+
+def _changed(
+    captured: Captured,
+    known: sizing.Sizes,
+    changed: Sequence[tuple[str, Tensor]],
+    kept: Sequence[tuple[str, Tensor]],
+    reference: Sequence[str],
+) -> Iterator[tuple[Tensor, list[str]]]:
+    """Give arguments that are written into, with the shape of what is moved: twice where a kernel reads them, too."""
+    largest, partly = max(kept, key=_elements, default=None), _values_of(reference)
+    for n, t in changed:
+        read, shape = t.storage in captured.read, known.shape(n, t)
+        if largest and not read and n.split(".")[0] in partly and t.elements > _elements(largest):
+            shape = known.shape(*largest)  # a part of it stays, so no more is written than another one holds
+        yield from [(t, shape)] * (1 + read)
+
+
+def _elements(leaf: tuple[str, Tensor]) -> int:
+    return leaf[1].elements
+
+
+def _values_of(lines: Sequence[str]) -> set[str]:
+    """Return the names whose values some lines use, and not their type or shape alone."""
+    tree = parsing.module("def reference():\n" + textwrap.indent("\n".join(lines), "    "))
+    nodes = list(ast.walk(tree))
+    apart = {id(n.value) for n in nodes if isinstance(n, ast.Attribute) and n.attr in ABOUT}
+    apart |= {id(a) for n in nodes if isinstance(n, ast.Call) and ast.unparse(n.func).endswith("_like") for a in n.args}
+    return {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and id(n) not in apart}
 
 
 def flops(captured: Captured, known: sizing.Sizes) -> str:

@@ -55,7 +55,7 @@ def _values(captured: Captured, less: int, own: bool, how: Guess) -> dict[str, A
     inputs = list(writer.lines())
     lines, module, bounds = _reference(captured)
     count = len(captured.calls)
-    bytes_moved = moved(captured, known, writer.dtype[0] if writer.dtype else "")
+    bytes_moved = moved(captured, known, writer.dtype[0] if writer.dtype else "", lines)
     return {
         "path": captured.path.name,
         "launcher": captured.name,

@@ -129,7 +129,7 @@ def _result(outputs: Sequence[Output]) -> str:
 def _moved(guesses: Guesses) -> list[str]:
     """Return the number of elements of every tensor that is read or written, if known, as expressions of a case."""
     by_name = {a.name: a for a in guesses.arguments}
-    read = [_elements(a.dims) for a in guesses.arguments if a.dims]
+    read = [_elements(a.dims) for a in guesses.arguments if a.dims and a.name not in guesses.changed]
     written = [by_name[o.like].dims if o.like in by_name else o.dims for o in guesses.outputs]
     names = set(_names(guesses))
     return [*read, *(_elements(d) for d in written if d and set(d) <= names)]

@@ -1,4 +1,4 @@
-"""Which arguments a kernel writes through, read off its TTGIR."""
+"""Which arguments a kernel writes and reads through, read off its TTGIR."""
 
 import pytest
 from pgo_agent.sandbox.ttgir import reader
@@ -45,3 +45,20 @@ TAIL = """    tt.return
 )  # fmt: skip
 def test_a_kernel_writes_through_an_argument(body: str, wanted: set[int]) -> None:
     assert set(Flow(reader.parse(HEAD + body + TAIL)).stored) == wanted
+
+
+@pytest.mark.parametrize(
+    ("body", "wanted"),
+    [
+        ("    tt.store %a, %f : !tt.ptr<f32>\n", set()),
+        ("    %v = tt.load %a : !tt.ptr<f32>\n    tt.store %b, %v : !tt.ptr<f32>\n", {0}),
+        ("    %o = tt.atomic_rmw add, acq_rel, gpu, %c, %c1 : (!tt.ptr<i32>, i32) -> i32\n", {2}),
+        (LOOP +
+         "      %v = tt.load %x : !tt.ptr<f32>\n"
+         "      scf.yield %y, %x : !tt.ptr<f32>, !tt.ptr<f32>\n"
+         "    }\n", set()),
+    ],
+    ids=["that it only writes", "plainly", "by an atomic", "and not where it may be another one"],
+)  # fmt: skip
+def test_a_kernel_surely_reads_through_an_argument(body: str, wanted: set[int]) -> None:
+    assert set(Flow(reader.parse(HEAD + body + TAIL)).loaded) == wanted

@@ -106,6 +106,20 @@ if __name__ == "__main__":
         print(triton.testing.do_bench(lambda: scale(x, 3.0)))
 """
 
+PUT = (
+    ROWS.replace("O + tl.program_id(0)", "O + row").replace("W + row", "W + tl.program_id(0)")
+    + """
+
+if __name__ == "__main__":
+    w = torch.randn(300, 64, device="cuda")
+    i = torch.randperm(500, device="cuda")[:300]
+    out = torch.randn(500, 64, device="cuda")
+    expected = out.clone()
+    expected[i] = w
+    rows(w, i, out)
+    torch.testing.assert_close(out, expected)
+"""
+)
 SHIFTED = """@triton.jit
 def _total(X, Y, n, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -178,6 +192,7 @@ def test_a_function_behind_a_method_in_another_file_is_found_and_each_call_is_a_
     assert done.code == 0 and "rows: 2 calls" in done.out and "0 lines to write" in done.out, done.out + done.err
     text = (tmp_path / "rows_target.py").read_text()
     assert 'IN_PLACE = ("out",)' in text and "clone" not in text and "return expected" in text
+    assert text[text.index("def bytes_moved") :].count("itemsize") == 3, "the result is written, and not read"
     assert 'integers(0, case["M"], (case["K"],), torch.int64)' in text, "whole numbers as the test drew them"
     assert "dict(M=500, N=100, K=300" in text and "dict(M=500, N=64, K=300" in text
     assert compares(tmp_path / "rows_target.py", {"M": 9, "N": 4, "K": 6, "dtype": "float16"})
@@ -296,6 +311,16 @@ def test_inputs_that_are_computed_are_made_as_the_program_makes_them(spread: tup
     inside = text[text.index("\ndef inputs") : text.index("\nCASES")]
     assert "angles = (torch.arange(case[" in inside and ".cos()" in inside
     assert "device=generator.device" in inside and "cuda" not in inside
+
+
+def test_of_a_tensor_that_is_written_in_part_no_more_bytes_move_than_are_put_there(tmp_path: Path) -> None:
+    """More would be a floor that the kernel itself is below."""
+    done = captured(tmp_path, "put", PUT, "--", "python", "put.py")
+    assert done.code == 0, done.err
+    text = (tmp_path / "put_target.py").read_text()
+    assert 'IN_PLACE = ("out",)' in text and "dict(M=300, N=64, K=500" in text, text
+    assert text[text.index("def bytes_moved") :].count('case["K"]') == 0
+    assert compares(tmp_path / "put_target.py", {"M": 9, "N": 4, "K": 12, "dtype": "float32"})
 
 
 def test_a_list_that_a_launcher_changes_by_torch_is_named_and_atomic_sums_of_floats_may_differ(

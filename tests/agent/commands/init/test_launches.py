@@ -120,6 +120,7 @@ def test_a_number_that_chooses_how_to_launch_is_no_size(tested: tuple[str, Done]
 
 def test_what_a_kernel_changes_in_place_is_compared_with_what_was_computed_before_the_launch(tmp_path: Path) -> None:
     text, done = targeted(tmp_path, IN_PLACE.replace("EXPECTED", "before"), "python")
+    assert text[text.index("def bytes_moved") :].count("itemsize") == 2, "it is read and written"
     assert 'IN_PLACE = ("x",)' in text and "before = x / 2\n    return before" in text, done.out + done.err
 
 
