@@ -6,7 +6,7 @@ It reads builds and the record only; `duplicates.py` finds known code. What pass
 import statistics
 from collections.abc import Iterable
 
-from pgo_agent.agent.evaluation import duplicates
+from pgo_agent.agent.evaluation import duplicates, tuned_in_place
 from pgo_agent.agent.profile import cost_model
 from pgo_agent.agent.run import incumbent, provenance
 from pgo_agent.agent.run.context import Context
@@ -48,6 +48,7 @@ def verdict(ctx: Context, candidate: Candidate) -> Judgement | None:
         return Judgement(_FAILED.get(failure.kind, Verdict.BUILD_ERROR), "build", why)
     last = built.stages[-1]
     refused = Judgement(last.verdict, last.stage, last.why) if last.verdict in _ENDS else None
+    refused = refused or tuned_in_place.refused(ctx, candidate)
     if refused or candidate.author == provenance.GIVEN:
         return refused  # somebody asks whether it is right: slow or known code is no answer to that
     judgement = (

@@ -55,7 +55,7 @@ def _in_place(candidate: Side, original: Side) -> Iterator[Reason]:
 
 
 def _moved(plan: PlanDocument, theirs: PlanDocument, in_place: Collection[str]) -> Iterator[str]:
-    ours, shipped = _held(plan, in_place), _held(theirs, in_place)
+    ours, shipped = held(plan, in_place), held(theirs, in_place)
     for n, (out, expected) in enumerate(zip(tensors(plan["out"]), tensors(theirs["out"]), strict=False)):
         name, wanted = ours.get(out["t"], ""), shipped.get(expected["t"], "")
         if name != wanted or (name and any(out[k] != expected[k] for k in ("offset", "stride"))):
@@ -68,7 +68,7 @@ def _where(name: str, t: Mapping[str, Any]) -> str:
     return f"in {name} (offset {t['offset']}, strides {t['stride']})" if name else "in memory of its own"
 
 
-def _held(plan: PlanDocument, in_place: Collection[str]) -> dict[int, str]:
+def held(plan: PlanDocument, in_place: Collection[str]) -> dict[int, str]:
     """Return the storages of inputs that kernel() changes, each with the name of its first one."""
     held: dict[int, str] = {}
     for name in sorted(in_place):
@@ -109,7 +109,7 @@ def idle(plan: PlanDocument, in_place: Collection[str] = ()) -> list[int]:
 
     Inputs do not count, but for those `in_place`: they must not change.
     """
-    changed = set(_held(plan, in_place))
+    changed = set(held(plan, in_place))
     needed = {t["t"] for t in tensors(plan["out"])} | changed
     inputs = {n for n, s in enumerate(plan["storages"]) if s["kind"] == "input"} - changed
     useless, launch = [], len(kernels(plan))

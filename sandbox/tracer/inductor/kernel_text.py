@@ -63,7 +63,9 @@ def _kernel(name: str, text: str, folder: Path, most: int) -> Kernel:
     every = [a.arg for a in function.args.args]
     lines = ["@triton.autotune(", "    configs=["]
     lines += [f"        {_config(c, every)}," for c in _distinct(tuned.configs, every)[:most]]
-    lines += ["    ],", f"    key={[a for a in passed if a.endswith('numel')]!r},", ")", "@triton.jit"]
+    lines += ["    ],", f"    key={[a for a in passed if a.endswith('numel')]!r},"]
+    lines += [f"    restore_value={changed!r},"] if (changed := _changed(tuned, passed)) else []
+    lines += [")", "@triton.jit"]
     text = "\n".join([*lines, ast.unparse(function)]) + "\n"
     return Kernel(name, text, passed, scalars, _GRIDS[grid], grid.endswith("Overflow"), _constants(function))
 
@@ -81,6 +83,11 @@ def _loaded(name: str, text: str, folder: Path) -> Any:
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return getattr(module, name)
+
+
+def _changed(tuned: Any, passed: Collection[str]) -> list[str]:
+    """Return the arguments that a kernel reads and writes: no trial of a configuration may change them for the next."""
+    return [n for n in tuned.mutated_arg_names or () if n in passed]
 
 
 def _config(config: Any, parameters: Collection[str]) -> str:

@@ -107,6 +107,7 @@ def test_a_result_that_an_input_gets_is_written_there(tmp_path: Path) -> None:
     (part,) = written(NORM, tmp_path, {0: "x"}).variants[0].parts
     launcher = part.text.partition(f"def {part.launcher}(")[2]
     assert "return x\n" in launcher and "torch.empty" not in launcher
+    assert "restore_value=['in_ptr0', " in part.text, "its autotuner does not do the step several times"
 
 
 REFUSED = {

@@ -1,0 +1,101 @@
+"""Refuses an autotuner that would try its configurations on tensors which the kernel changes for its caller.
+
+`triton.autotune` launches a kernel many times at the first call. A step that is done in place is then done as often,
+unless the tuner restores what the kernel reads and writes (`restore_value`). The judge cannot see it: it launches each
+configuration by itself. What the kernel as shipped does is its author's matter. Reads text and plans; runs nothing.
+"""
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pgo_agent.agent.moves.analysis.launched import named
+from pgo_agent.agent.run.context import Context
+from pgo_agent.agent.run.record.candidate import Candidate
+from pgo_agent.sandbox import parsing
+from pgo_agent.sandbox.gate import plan_rules
+from pgo_agent.sandbox.gate.evidence import Side, side, tensors
+from pgo_agent.sandbox.gate.reason import quoted
+from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
+from pgo_agent.sandbox.ttgir import reader
+from pgo_agent.sandbox.ttgir.dataflow import Flow
+from pgo_agent.sandbox.ttgir.tokens import Unreadable
+
+RESTORES = ("restore_value", "reset_to_zero")
+
+
+def refused(ctx: Context, candidate: Candidate) -> Judgement | None:
+    """Return the verdict on a candidate whose first call would change inputs several times; else None."""
+    names = ctx.target.in_place
+    if not names or candidate.kind == "ttgir" or not candidate.build.ok:
+        return None
+    ours, theirs = tuners(candidate.source), tuners(ctx.target.source)
+    loose = {n: c for n, c in ours.items() if n not in theirs or _restored(c) != _restored(theirs[n])}
+    contents = ctx.store.contents
+    built = side(contents, contents.manifest(candidate.build.bundle), in_place=names)
+    for kernel, changed in changing(built, loose, candidate.source) if loose else ():
+        words = (
+            f"{kernel} is autotuned and changes {changed} in place: at the first call it would do so with every "
+            "configuration, one after another; give triton.autotune restore_value with these arguments"
+        )
+        return Judgement(Verdict.REJECTED, "screen", quoted(words))
+    return None
+
+
+def tuners(source: str) -> dict[str, ast.Call]:
+    """Return the autotuners of several configurations that decorate kernels, by the kernel's name."""
+    found = dict[str, ast.Call]()
+    for function in (n for n in ast.walk(parsing.module(source)) if isinstance(n, ast.FunctionDef)):
+        for call in (d for d in function.decorator_list if isinstance(d, ast.Call) and named(d).endswith("autotune")):
+            configs = next((k.value for k in call.keywords if k.arg == "configs"), next(iter(call.args), None))
+            single = isinstance(configs, ast.List) and len(configs.elts) == 1
+            if not single and not any(k.arg == "pre_hook" for k in call.keywords):
+                found[function.name] = call
+    return found
+
+
+def changing(built: Side, loose: Mapping[str, ast.Call], source: str) -> Iterator[tuple[str, str]]:
+    """Give such kernels that read and write an input in place which their tuner does not restore, with the input."""
+    restored = {n: _restored(call) for n, call in loose.items()}
+    parameters = {n: _parameters(source, n) for n in loose}
+    for plan in (p for plans in built.plans.values() for p in plans):
+        held = plan_rules.held(plan, built.in_place)
+        for step in (s for s in plan["steps"] if "kernel" in s):
+            name = built.manifest["kernels"][step["kernel"]]["name"]
+            safe = restored.get(name, frozenset())
+            if name not in loose or safe is None:
+                continue
+            kept = {
+                t["t"] for p, a in zip(parameters[name], step["args"], strict=False) if p in safe for t in tensors(a)
+            }
+            for storage in _read_and_written(built.texts[step["kernel"]], step) - kept:
+                if storage in held:
+                    yield name, held[storage]
+
+
+def _restored(call: ast.Call) -> frozenset[str] | None:
+    """Return the arguments that a tuner restores; None where only a run tells."""
+    names = set[str]()
+    for keyword in (k for k in call.keywords if k.arg in RESTORES):
+        try:
+            names.update(ast.literal_eval(keyword.value))
+        except (ValueError, TypeError):
+            return None
+    return frozenset(names)
+
+
+def _parameters(source: str, name: str) -> list[str]:
+    functions = (n for n in ast.walk(parsing.module(source)) if isinstance(n, ast.FunctionDef) and n.name == name)
+    return [a.arg for f in functions for a in (*f.args.posonlyargs, *f.args.args)]
+
+
+def _read_and_written(ttgir: str, step: Mapping[str, Any]) -> set[int]:
+    """Return the storages that a launch reads and writes; where its text is not clear, all that it is given."""
+    given = [t["t"] for t in tensors(step["args"])]
+    try:
+        flow = Flow(reader.parse(ttgir))
+    except Unreadable:
+        return set(given)
+    if flow.pointers != len(given):
+        return set(given)
+    return {given[i] for i in flow.stored} & {given[i] for i in flow.loaded}
