@@ -33,9 +33,12 @@ from pgo_agent.sandbox.isolation.process import Ran
 
 KINDS = ("bubblewrap", "landlock", "none")
 INTERPRETER = "pgo_agent.sandbox.interpreter"
-VARIABLES = {INTERPRETER: {"TRITON_INTERPRET": "1"}}  # of the environment of a module, which triton's import reads
+AS_SHIPPED = f"{INTERPRETER}.as_shipped"
+VARIABLES = {
+    m: {"TRITON_INTERPRET": "1"} for m in (INTERPRETER, AS_SHIPPED)
+}  # of the environment of a module, which triton's import reads
 ATTEMPTS = 3  # for a process that was killed from outside
-__all__ = ["ATTEMPTS", "INTERPRETER", "KINDS", "Box", "Ran", "choose", "killed", "problem_with"]
+__all__ = ["AS_SHIPPED", "ATTEMPTS", "INTERPRETER", "KINDS", "Box", "Ran", "choose", "killed", "problem_with"]
 
 
 @dataclass(frozen=True)

@@ -26,10 +26,12 @@ WAIT = ("/bin/sh", "-c", "echo; read line")  # what holds a box: it says that al
 START_SECONDS = 120.0  # torch on a machine that does much else
 _TRITON = ("triton", "triton.backends.nvidia.compiler")
 _TRACED = ("torch", "torch.fx.experimental.symbolic_shapes", *_TRITON, "triton.testing")
+_INTERPRETED = ("torch", *_TRITON, "triton.testing", "triton.runtime.interpreter")
 LIBRARIES = {  # what a module is sure to import, from which all else of torch and triton follows
     "pgo_agent.sandbox.tracer": _TRACED,
     "pgo_agent.sandbox.tracer.user_program": _TRACED,
-    "pgo_agent.sandbox.interpreter": ("torch", *_TRITON, "triton.testing", "triton.runtime.interpreter"),
+    "pgo_agent.sandbox.interpreter": _INTERPRETED,
+    "pgo_agent.sandbox.interpreter.as_shipped": _INTERPRETED,
     "pgo_agent.sandbox.compiler": _TRITON,
 }
 KILLED = 128 + signal.SIGKILL  # as bubblewrap reports a SIGKILL

@@ -3,34 +3,19 @@
 Relies on `program.py` to run it and on `captured_target.py` for the text. FILE itself is never changed.
 """
 
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from pgo_agent.agent.commands.init import captured_calls, captured_target, command, made_launchers, program
 from pgo_agent.agent.commands.init.captured_calls import Captured
-from pgo_agent.agent.commands.init.cases import Guess
+from pgo_agent.agent.commands.init.guessed_sizes import Trying
 from pgo_agent.agent.commands.init.program import Program
 from pgo_agent.agent.commands.init.seen import Seen
 from pgo_agent.agent.run.settings import DEFAULT_DEVICE, RunSettings
 from pgo_agent.sandbox import devices, target
-from pgo_agent.sandbox.build.trace_and_compile import trace
-from pgo_agent.sandbox.bundle.store import ContentStore
-from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.isolation import box
-from pgo_agent.sandbox.isolation.box import Box
-
-TRIED = """
-for case in (*CASES.values(), *SMALL.values(), *HELD_OUT.values()):
-    values = inputs(case, torch.Generator())
-    try:
-        reference(**values)
-    except NotImplementedError:
-        break
-"""  # whether inputs and reference take all sizes, in stand-in tensors
-GUESSED: Mapping[str, None] = {"SMALL": None, "HELD_OUT": None}  # sections whose sizes are guesses
 
 
 def write(
@@ -75,41 +60,13 @@ def write(
     files = [to or Path(f"{_stem(g, path, len(groups))}_target.py") for g in groups]
     for file_ in files:
         command.refuse(file_, path, force)
-    written = [_written(g, to, inside, device) for g, to in zip(groups, files, strict=True)]
-    _print(groups, written, seen)
-    return written
+    notes = [n for g, to in zip(groups, files, strict=True) for n in Trying(g, to, inside, device).write()]
+    _print(groups, files, replace(seen, notes=(*seen.notes, *notes)))
+    return files
 
 
 def _stem(group: Captured, path: Path, count: int) -> str:
     return path.stem if count == 1 else f"{path.stem}_{group.name.lower()}"
-
-
-def _written(group: Captured, to: Path, inside: Box, device: Device) -> Path:
-    """Write a target whose guessed sizes the launcher takes, as far as a trace tells; with the program's own inputs
-    where they can be had, and go with those sizes."""
-    tries = [(less, own, Guess.RAGGED) for own in (True, False) for less in captured_target.RAGGED]
-    tries += [(0, own, how) for how in (Guess.HALVES, Guess.SAME) for own in (True, False)]
-    tried = dict[str, None]()
-    for how in tries:
-        text = captured_target.write(group, to, *how)
-        if text in tried:
-            continue
-        tried[text] = None
-        target.parse(text, str(to))
-        command.save(text, to)
-        if not program.error_of(inside, device.key, TRIED, to) and not _refused(to, inside, device):
-            return to
-    command.save(next(iter(tried)), to)
-    return to
-
-
-def _refused(file: Path, inside: Box, device: Device) -> bool:
-    """Whether the launcher raises for a guessed size, such as one that 16 does not divide."""
-    subject = target.read(file)
-    with tempfile.TemporaryDirectory(prefix="pgo-init-") as folder:
-        traced = trace(inside, ContentStore(Path(folder)), subject, device, subject.source, GUESSED, 1)
-    cases = traced.get("traced", {})
-    return any("error" in entries[0] for by_name in cases.values() for entries in by_name.values() if entries)
 
 
 def _texts(seen: Seen, asked: Program, base: Path) -> dict[str, str]:

@@ -12,7 +12,7 @@ from typing import Any
 from pgo_agent.agent.commands.init import cases as sizing
 from pgo_agent.agent.commands.init import program_inputs, render
 from pgo_agent.agent.commands.init.captured_calls import Captured
-from pgo_agent.agent.commands.init.references import LARGE
+from pgo_agent.agent.commands.init.cases import LARGE
 from pgo_agent.agent.commands.init.seen import Tensor, tensor, tensors
 from pgo_agent.sandbox import parsing
 
@@ -35,7 +35,9 @@ class Inputs:
         ]
         self.dtype = [next(iter(d)) for d in per_call] if all(len(d) == 1 for d in per_call) else None
         self.plain = [
-            n for n, vs in self.given.items() if len({str(v) for v in vs}) > 1 and all("plain" in v for v in vs)
+            n
+            for n, vs in self.given.items()
+            if len({str(v) for v in vs}) > 1 and all("plain" in v for v in vs) and (n, sizing.NUMBER) not in known.names
         ]
 
         self.own = program_inputs.found(captured, known, self.dtype[0] if self.dtype else "") if own else None
@@ -58,6 +60,8 @@ class Inputs:
             parts = [self._text(f"{name}.{i}", v) for i, v in enumerate(value["list"])]
             inner, mark = ", ".join(p for p, _ in parts), next((m for _, m in parts if m), "")
             return (f"({inner}{',' if len(parts) == 1 else ''})" if value["tuple"] else f"[{inner}]"), mark
+        if size := self.known.names.get((name, sizing.NUMBER)):
+            return f'case["{size}"]', ""
         if name in self.plain:
             return f'case["{name}"]', ""
         if "plain" in value:

@@ -5,12 +5,13 @@ and, where it was seen, backward: what forward saves is then checked by the grad
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from pgo_agent.agent.commands import origins
-from pgo_agent.agent.commands.init import cases as sizing
+from pgo_agent.agent.commands.init import cases as sizes
 from pgo_agent.agent.commands.init import program_text, references, render
 from pgo_agent.agent.commands.init.captured_calls import Captured
 from pgo_agent.agent.commands.init.captured_inputs import Inputs, flops, moved
@@ -20,15 +21,25 @@ from pgo_agent.agent.kernel_part import blocks
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.target import CONTRACT
 
-RAGGED = (sizing.LESS, 8, 16, 32)  # by how much guessed sizes differ from even ones: the least that the launcher takes
+RAGGED = (sizes.LESS, 8, 16, 32)  # by how much guessed sizes differ from even ones: the least that the launcher takes
 
 
-def write(captured: Captured, to: Path, less: int = RAGGED[0], own: bool = True, how: Guess = Guess.RAGGED) -> str:
-    """Return the text of the target at `to`. `less`: by how much guessed sizes are no power of two. `own`: with the
-    program's own inputs, where random numbers alone would not do. `how`: sizes are guessed.
+EVEN, HIDDEN = "even", "odd"  # a small and the held-out case
 
-    Raises UsageFault when the kernel needs names that a target defines.
-    """
+
+@dataclass(frozen=True)
+class Sizing:
+    """How the sizes of a target are guessed."""
+
+    less: int = RAGGED[0]  # by how much they are no power of two
+    own: bool = True  # with the program's own inputs, where random numbers alone would not do
+    how: Guess = Guess.RAGGED
+    follow: bool = True  # numbers among the arguments that are sizes follow them
+    part: int = 1  # what part of the usual size small cases have
+
+
+def write(captured: Captured, to: Path, sizing: Sizing) -> str:
+    """Return the text of the target at `to`. Raises UsageFault when the kernel needs names that a target defines."""
     import jinja2
 
     taken = CONTRACT | ({"kernel"} if captured.name != "kernel" else set())
@@ -40,7 +51,7 @@ def write(captured: Captured, to: Path, less: int = RAGGED[0], own: bool = True,
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
     template = resources.files("pgo_agent.agent.commands.init").joinpath("captured.py.j2").read_text(encoding="utf-8")
-    return environment.from_string(template).render(**_values(captured, less, own, how), origins=_origins(captured, to))
+    return environment.from_string(template).render(**_values(captured, sizing), origins=_origins(captured, to))
 
 
 def _origins(captured: Captured, to: Path) -> list[str]:
@@ -49,9 +60,9 @@ def _origins(captured: Captured, to: Path) -> list[str]:
     return origins.lines(captured.part, files, to, modules.repository)
 
 
-def _values(captured: Captured, less: int, own: bool, how: Guess) -> dict[str, Any]:
-    known = sizing.sizes(captured.calls, captured.function)
-    writer = Inputs(captured, known, own)
+def _values(captured: Captured, sizing: Sizing) -> dict[str, Any]:
+    known = sizes.sizes(captured.calls, captured.function, sizing.follow)
+    writer = Inputs(captured, known, sizing.own)
     inputs = list(writer.lines())
     lines, module, bounds = _reference(captured)
     count = len(captured.calls)
@@ -79,10 +90,11 @@ def _values(captured: Captured, less: int, own: bool, how: Guess) -> dict[str, A
         "inputs": inputs,
         "cases": [(writer.label(i), writer.case(i)) for i in range(count)],
         "small": [
-            (name, writer.with_sizes(sizing.smaller(known, captured.calls, m, guess)))
-            for name, m, guess in _small(less, how)
+            (name, writer.with_sizes(sizes.smaller(known, captured.calls, m, guess, sizing.part)))
+            for name, m, guess in _small(sizing.less, sizing.how)
         ],
-        "held_out": writer.with_sizes(sizing.held_out(known, captured.calls, less, how)),
+        "hidden": HIDDEN,
+        "held_out": writer.with_sizes(sizes.held_out(known, captured.calls, sizing.less, sizing.how)),
         "flops": flops(captured, known),
         "moved": bytes_moved,
         "guessed": render.GUESSED,
@@ -94,7 +106,9 @@ def _small(less: int, how: Guess) -> list[tuple[str, int, Guess]]:
     """Return the names of small cases, with how their sizes are guessed."""
     if how == Guess.SAME:
         return [("seen", 0, how)]
-    return [("even", 0, Guess.RAGGED), (str(how), less, how)]
+    if how == Guess.MULTIPLES:
+        return [(str(how), 0, how)]
+    return [(EVEN, 0, Guess.RAGGED), (str(how), less, how)]
 
 
 def checked(captured: Captured) -> bool:
@@ -132,7 +146,7 @@ def _plain_body(captured: Captured) -> list[str]:
     compared, returned = set(captured.expected) or set(range(len(outputs))), {t.storage for t in results}
     written = [n for n in captured.changed if n in call.given]
     names = [n for n in written if not {t.storage for t in tensors(call.given[n])} & returned]
-    changed = [references.expression(leaf) for n in names for leaf, _ in sizing.leaves(n, call.given[n])]
+    changed = [references.expression(leaf) for n in names for leaf, _ in sizes.leaves(n, call.given[n])]
     beside = [text for i, text in enumerate(changed, len(results)) if i in compared]
     kept = [i for i in range(len(results)) if i in compared]
     listed = call.result.get("list", ())

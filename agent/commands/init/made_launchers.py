@@ -12,9 +12,9 @@ from functools import cached_property
 
 from pgo_agent.agent import free_names
 from pgo_agent.agent.commands.init import launch_text, program_text
+from pgo_agent.agent.commands.init.cases import LARGE
 from pgo_agent.agent.commands.init.launch_text import LaunchText
 from pgo_agent.agent.commands.init.program_text import Made
-from pgo_agent.agent.commands.init.references import LARGE
 from pgo_agent.agent.commands.init.seen import Bare, Call, Site, Tensor, tensor, tensors
 from pgo_agent.sandbox import parsing
 

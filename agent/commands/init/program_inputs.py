@@ -5,14 +5,14 @@ inputs(), with the sizes of a case in place of the program's, its device and its
 """
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from pgo_agent.agent.commands.init import cases as sizing
 from pgo_agent.agent.commands.init import program_text
 from pgo_agent.agent.commands.init.captured_calls import Captured
+from pgo_agent.agent.commands.init.cases import LARGE, NUMBER
 from pgo_agent.agent.commands.init.program_text import Renamed
-from pgo_agent.agent.commands.init.references import LARGE
 from pgo_agent.agent.commands.init.seen import Tensor, tensor
 from pgo_agent.sandbox import parsing
 
@@ -46,7 +46,8 @@ def found(captured: Captured, known: sizing.Sizes, dtype: str) -> ProgramInputs 
         return None
     names = {n: v for n, v in values.items() if v is not None}
     function = program_text.function_at(parsing.module(captured.program), site.function, site.line)
-    renamed = _Inputs(_sizes(site.names, known, dtype), _by_value(known), dtype)
+    numbers = {known.by_call[0][name] for (_, axis), name in known.names.items() if axis == NUMBER}
+    renamed = _Inputs(_sizes(site.names, known, dtype), _by_value(known), numbers, dtype)
     asked = [parsing.expression(v) for v in names.values()]
     made = program_text.cut(captured.program, function, site.line, asked, renamed, ("case", "generator", "dtype"))
     if made is None or made.mentions(call.root):
@@ -87,8 +88,10 @@ def _by_value(known: sizing.Sizes) -> dict[int, str]:
 class _Inputs(Renamed, ast.NodeTransformer):
     """Also the program's device, type and random numbers, by those of inputs()."""
 
-    def __init__(self, given: Mapping[str, str], sizes: Mapping[int, str], dtype: str) -> None:
-        super().__init__(given, {n: text for n, text in sizes.items() if n >= LARGE})
+    def __init__(
+        self, given: Mapping[str, str], sizes: Mapping[int, str], numbers: Collection[int], dtype: str
+    ) -> None:
+        super().__init__(given, {n: text for n, text in sizes.items() if n >= LARGE}, numbers)
         self.sizes, self.dtype = sizes, dtype
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:

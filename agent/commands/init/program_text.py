@@ -267,10 +267,20 @@ class _First(ast.NodeTransformer):
 
 
 class Renamed(ast.NodeTransformer):
-    """Names of the program and its numbers, by expressions of the target."""
+    """Names of the program and its numbers, by expressions of the target. What divides whole numbers is hardly a size:
+    of those only `divisors` are replaced."""
 
-    def __init__(self, given: Mapping[str, str], numbers: Mapping[float, str]) -> None:
-        self.given, self.numbers = dict(given), numbers
+    def __init__(
+        self, given: Mapping[str, str], numbers: Mapping[float, str], divisors: Collection[float] = ()
+    ) -> None:
+        self.given, self.numbers, self.divisors = dict(given), numbers, divisors
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        node.left = self.visit(node.left)
+        by = node.right.value if isinstance(node.right, ast.Constant) else None
+        if not isinstance(node.op, ast.FloorDiv | ast.Mod) or by is None or by in self.divisors:
+            node.right = self.visit(node.right)
+        return node
 
     def visit_Constant(self, node: ast.Constant) -> ast.expr:
         number = node.value if isinstance(node.value, int | float) and not isinstance(node.value, bool) else None

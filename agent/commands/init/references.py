@@ -12,11 +12,11 @@ from typing import Any
 
 from pgo_agent.agent.commands.init import cases as sizing
 from pgo_agent.agent.commands.init import program_text
+from pgo_agent.agent.commands.init.cases import LARGE
 from pgo_agent.agent.commands.init.program_text import Renamed
 from pgo_agent.agent.commands.init.seen import Call, Check, Tensor, tensor
 from pgo_agent.sandbox import parsing
 
-LARGE = 16  # a number in a reference from here on is taken for the size that it equals
 Values = Mapping[str, Any]  # argument -> its value, as JSON holds it
 COMMON = (0.0, 1.0, -1.0, 0.5, 2.0)  # floats that mean something else as a rule
 CAST = '''
@@ -70,7 +70,7 @@ def expected(
     given = _given(check, values, told if site is None else ())
     written = {n for n in told & set(given) if (t := tensor(check.names[n])) and t.storage == outputs[which].storage}
     late, since = (written, site.line) if site else (set[str](), 0)
-    renamed = Renamed(given, _numbers(values))
+    renamed = Renamed(given, _numbers(values), _whole(values))
     made = program_text.cut(text, function, check.line, [value], renamed, arguments, turn, late=late, since=since)
     if made is None or made.draws or made.mentions(call.root):
         return None
@@ -209,4 +209,10 @@ def _numbers(values: Values) -> dict[float, str]:
     """Return number -> the size or argument of a call that it is, for numbers that are hardly so by chance."""
     listed = [(size, f"{n}.shape[{i}]") for n, v in values.items() for i, size in _sizes(v) if size >= LARGE]
     plain = [(v["plain"], n) for n, v in values.items() if type(v.get("plain")) is float and v["plain"] not in COMMON]
-    return dict(reversed([*listed, *plain]))
+    return dict(reversed([*((n, e) for n, e in _whole(values).items()), *listed, *plain]))
+
+
+def _whole(values: Values) -> dict[int, str]:
+    """Return whole numbers among the arguments -> the first that it is, for numbers that are hardly so by chance."""
+    listed = [(i, expression(leaf)) for n, v in values.items() for leaf, i in sizing.numbers(n, v) if i >= LARGE]
+    return dict(reversed(listed))
