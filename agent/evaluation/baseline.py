@@ -25,6 +25,7 @@ from pgo_agent.sandbox.errors import TargetFault
 from pgo_agent.sandbox.gate import plan_rules
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.judge.interface import Judge
+from pgo_agent.sandbox.target import IN_PLACE
 from pgo_agent.sandbox.threads import threads
 
 Works = dict[str, dict[str, Work]]  # set of cases -> name -> work
@@ -52,6 +53,8 @@ def establish(ctx: Context) -> Baseline:
     cases, unfit = tuple(shipped.choices), shipped_configurations.unfit(points, own_plans, shipped.failures)
     if unfit:
         ctx.emit("note", text=shipped_configurations.note(unfit))
+    if loose := plan_rules.unreturned(_plans(ctx, shipped.bundle), ctx.target.in_place):
+        ctx.emit("warning", text=f"kernel() does not return {', '.join(loose)}: what becomes of it is not compared")
     best, picked = _best(points, cases, own_plans), shipped_configurations.autotuned(points, cases, own_plans)
     if not ctx.settings.drop_wrong and (wrong := {c: p for c, p in picked.items() if p.problem}):
         raise shipped_configurations.question(ctx.target.path, wrong, best, _wrong_on_held_out(ctx, works, wrong))
@@ -96,7 +99,7 @@ def _check_small(ctx: Context) -> None:
     if judged.verdict == Verdict.BUILT and not ctx.run.facts.given:  # a check says it of its candidate
         ctx.emit("warning", text=f"what follows compares no results: {judged.reason}")
     if judged.verdict == Verdict.REJECTED:
-        hint = 'IN_PLACE = ("x",) beside the cases says that kernel() changes x; a copy would be timed with the rest'
+        hint = f'{IN_PLACE} = ("x",) beside the cases says that kernel() changes x; a copy would be timed with the rest'
         raise TargetFault(f"{ctx.target.path}: {judged.reason}", hint)
     if judged.verdict in (Verdict.WRONG, Verdict.CHEATING, Verdict.CRASHED, Verdict.BUILD_ERROR):
         raise TargetFault(
@@ -188,7 +191,9 @@ def _best(points: Sequence[BaselinePoint], cases: Sequence[str], own_plans: set[
     for case in cases:
         fit = [p for p in points if p.case == case and not p.problem and (own_plans is None or p.plan_id in own_plans)]
         if not fit:
-            raise TargetFault(f"no configuration of the file is right on {case.split('/', 1)[1]}", "fix the kernel")
+            wrong = next((f" ({p.problem})" for p in points if p.case == case), "")
+            hint = f"fix the kernel; inputs that it changes belong in {IN_PLACE}"
+            raise TargetFault(f"no configuration of the file is right on {case.split('/', 1)[1]}{wrong}", hint)
         best[case] = replace(min(fit, key=lambda p: p.rank), statics=())
     return best
 

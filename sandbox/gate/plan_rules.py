@@ -78,6 +78,12 @@ def held(plan: PlanDocument, in_place: Collection[str]) -> dict[int, str]:
     return held
 
 
+def unreturned(plans: Iterable[PlanDocument], in_place: Collection[str]) -> list[str]:
+    """Return the inputs of `in_place` in which no result lies: nobody sees what becomes of them."""
+    lie = [(held(p, in_place), {t["t"] for t in tensors(p["out"])}) for p in plans]
+    return sorted({name for inputs, results in lie for storage, name in inputs.items() if storage not in results})
+
+
 def _ops(candidate: Side, original: Side) -> Iterator[Reason]:
     allowed = CHEAP | ops_of(p for plans in original.plans.values() for p in plans)
     extra = sorted(ops_of(p for plans in candidate.plans.values() for p in plans) - allowed)

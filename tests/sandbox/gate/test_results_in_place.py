@@ -97,6 +97,12 @@ def test_results_elsewhere_are_no_gain_that_anybody_gets(
     assert ("the kernel as shipped changes" in found.reason) is (original == "in place")
 
 
+def test_an_input_that_is_no_result_is_told(manifest: Manifest) -> None:
+    plans = {way: list(manifest["plans"][f"CASES/{way}"].values()) for way in ("in place", "fresh")}
+    assert plan_rules.unreturned(plans["in place"], ("x", "ys")) == []
+    assert plan_rules.unreturned(plans["fresh"], ("x", "ys")) == ["x"]
+
+
 def test_a_launch_that_only_changes_an_input_for_the_caller_is_not_idle(manifest: Manifest) -> None:
     plan = next(iter(manifest["plans"]["CASES/in place"].values()))
     assert plan_rules.idle(plan, ("x", "ys")) == []
