@@ -7,6 +7,7 @@ import time
 import traceback
 
 import pytest
+from pgo_agent.agent.llm.models import openai_server
 from pgo_agent.agent.llm.models.openai_server import MOST_BYTES, ServerModel
 from pgo_agent.agent.llm.models.types import FREE, Form, Gone, Reply
 from pgo_agent.sandbox.errors import EnvironmentFault
@@ -14,6 +15,11 @@ from pgo_agent.sandbox.errors import EnvironmentFault
 from tests.agent.loopback import Answer, Server, completion, ended, failure, serving, unused_url
 
 KEY = "sk-very-secret-0123456789"
+
+
+@pytest.fixture(autouse=True)
+def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(openai_server, "FIRST_WAIT", 0.1)
 
 
 @pytest.fixture(autouse=True)
@@ -182,18 +188,18 @@ def test_two_errors_of_the_server_are_survived_with_growing_waits() -> None:
     with serving([failure(500), failure(500), completion()]) as server:
         reply = ask(server)
     assert reply.text == "done" and len(server.requests) == 3
-    assert reply.seconds >= 1.5
+    assert reply.seconds >= 0.3  # once 0.1, then 0.2
 
 
 def test_retry_after_is_waited_for() -> None:
-    with serving([failure(429, Retry_After="1.2"), completion()]) as server:
-        assert ask(server).seconds >= 1.2
+    with serving([failure(429, Retry_After="0.6"), completion()]) as server:
+        assert ask(server).seconds >= 0.6
 
 
 def test_retry_after_may_be_a_date() -> None:
-    date = email.utils.formatdate(time.time() + 3, usegmt=True)
+    date = email.utils.formatdate(time.time() + 2, usegmt=True)
     with serving([failure(429, Retry_After=date), completion()]) as server:
-        assert ask(server).seconds >= 1.5
+        assert ask(server).seconds >= 0.8  # a date has no fractions: one to two seconds from now
 
 
 def test_a_wait_of_an_hour_is_not_waited_for() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from pgo_agent.agent.llm import replies
-from pgo_agent.agent.llm.models import named
+from pgo_agent.agent.llm.models import finished_file, named
 from pgo_agent.agent.llm.models.relay import LINE, RelayModel
 from pgo_agent.agent.llm.models.types import Asker, Reply, Suspended
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
@@ -57,8 +57,12 @@ def prompt_of(request: str) -> str:
     return request.partition(LINE)[2]
 
 
+SETTLED = 0.3  # seconds in which nothing changes, here: what is written slowly has longer pauses
+
+
 @pytest.fixture
-def folder(tmp_path: Path) -> Folder:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
+    monkeypatch.setattr(finished_file, "SETTLED", SETTLED)
     return Folder(tmp_path / "inbox")
 
 
@@ -67,7 +71,7 @@ def agent(folder: Path, how: str, text: str) -> Iterator[None]:
     """The answering agent, while something else goes on."""
     said = folder.parent / "said.md"
     said.write_text(text)
-    process = subprocess.Popen([sys.executable, answering.__file__, folder, how, said])
+    process = subprocess.Popen([sys.executable, answering.__file__, folder, how, said, str(2 * SETTLED)])
     try:
         yield
     finally:
@@ -140,7 +144,7 @@ def test_a_reply_by_another_process_is_waited_for_and_read_whole(folder: Folder,
 
 def test_a_reply_that_grows_by_one_append_after_another_is_read_when_it_stands_still(folder: Folder) -> None:
     reply, model = folder.asked().reply, folder.model(wait=True)
-    grow = "import sys, time\nfor _ in range(6):\n    open(sys.argv[1], 'a').write('line\\n'); time.sleep(0.5)"
+    grow = "import sys, time\nfor _ in range(6):\n    open(sys.argv[1], 'a').write('line\\n'); time.sleep(0.1)"
     with subprocess.Popen([sys.executable, "-c", grow, reply]):
         assert model.complete(PROMPT).text == "line\n" * 6
 
@@ -162,7 +166,7 @@ def test_an_empty_reply_is_none_yet(folder: Folder, nothing: str) -> None:
 def test_a_person_who_saves_an_empty_file_is_told_while_the_run_waits(folder: Folder) -> None:
     reply = folder.asked().reply
     reply.touch()
-    later = f"import time; time.sleep(2); open({str(reply)!r}, 'w').write('now')"
+    later = f"import time; time.sleep({4 * SETTLED}); open({str(reply)!r}, 'w').write('now')"
     with subprocess.Popen([sys.executable, "-c", later]):
         assert folder.model(wait=True).complete(PROMPT).text == "now"
     assert f"{reply.name} is empty" in folder.notes
