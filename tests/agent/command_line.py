@@ -1,12 +1,15 @@
 """Runs the real command line in a process of its own, on targets written into a folder of the test."""
 
 import atexit
+import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -120,12 +123,31 @@ FOR_CACHES = tuple(  # changes of `add`, for which the moves then propose launch
 )
 
 
-def write(folder: Path, *changes: tuple[str, str], name: str = "add.py") -> Path:
-    """The `add` target with some of its text replaced."""
+def write(folder: Path, *changes: tuple[str, str], name: str = "add.py", alone: bool = False) -> Path:
+    """The `add` target with some of its text replaced. `alone`: what runs of other tests built is not there."""
     text = ADD
     for old, new in changes:
         assert old in text, f"the target no longer holds {old!r}"
         text = text.replace(old, new)
     path = folder / name
     path.write_text(text)
+    if not alone:
+        lend(folder / ".pgo-agent")
     return path
+
+
+def lend(workspace: Path) -> None:
+    """Let a workspace find what was built in others of this process of pytest, as runs that are made at once do."""
+    workspace.mkdir(exist_ok=True)
+    for name in ("artefacts", "builds"):
+        with contextlib.suppress(FileExistsError):
+            (workspace / name).symlink_to(_built() / name)
+
+
+@cache
+def _built() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="pgo-built-"))
+    for name in ("artefacts", "builds"):
+        (folder / name).mkdir()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder

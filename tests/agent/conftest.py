@@ -29,7 +29,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
 def _make(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    write(folder)
+    write(folder, alone=True)
     moments = [("generation.completed", 1, folder / "first"), ("candidate.verdict", 2, folder / "last")]
     Broken(folder).copied_when(moments)
     (folder / "made").touch()

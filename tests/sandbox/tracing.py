@@ -139,7 +139,7 @@ def trace(
 
 def once_looping(run: Callable[[float], Ran]) -> Ran:
     """What came of a process that prints 'looping' and goes on for ever: a busy machine takes long to get there."""
-    return next(ran for seconds in (5.0, 30.0, 120.0) if "looping" in (ran := run(seconds)).output)
+    return next(ran for seconds in (1.0, 5.0, 30.0, 120.0) if "looping" in (ran := run(seconds)).output)
 
 
 def trace_for(folder: Path, text: str, seconds: float) -> Ran:

@@ -14,7 +14,7 @@ from tests.agent.command_line import Done, pgo, write
 def place(whole: Whole, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a target, a finished run on it, and the TTGIR of its tuned baseline under ir/."""
     folder = tmp_path_factory.mktemp("place")
-    write(folder)
+    write(folder, alone=True)
     shutil.copytree(whole.folder / ".pgo-agent", folder / ".pgo-agent")
     assert pgo("show", "last", "tuned", "--ttgir", "ir", cwd=folder).code == 0
     return folder

@@ -19,7 +19,7 @@ A_RUN = 20  # kills of one run, when there are many
 def killed(folder: Path, args: tuple[str, ...], kills: int, seed: int, hit: Counter[str]) -> Broken:
     """A run through so many kills: of the kinds of process that were `hit` least, to which they are added."""
     folder.mkdir()
-    write(folder)
+    write(folder, alone=True)
     run = Broken(folder, args, hit)
     run.through(kills, random.Random(seed))
     breaking.judged_once(run.events, folder)
@@ -39,7 +39,7 @@ def test_killing_any_process_at_any_moment_changes_nothing_of_the_record(whole: 
 @pytest.mark.slow
 @pytest.mark.skipif("KILLS" not in os.environ, reason="takes a quarter of an hour: `make kills`")
 def test_a_hundred_kills_change_nothing_of_the_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write(tmp_path)
+    write(tmp_path, alone=True)
     done = pgo(*breaking.LONG, cwd=tmp_path)
     assert done.code == 0, done.err
     whole = breaking.record(tmp_path)

@@ -67,7 +67,7 @@ def beats(folder: Path) -> bool:
 def test_nothing_survives_a_process_that_ends(attack: Attack, seat: Seat, escape: str, end: str) -> None:
     if seat.kind == "landlock" and landlock.abi() < 6:
         pytest.skip("an attacker can kill the process that cleans up, before Linux 6.12")
-    seconds = 60.0 if end != "at its deadline" else 5.0 if seat.role == "compiler" else 12.0
+    seconds = 60.0 if end != "at its deadline" else 2.0 if seat.role == "compiler" else 12.0
     _, folder = attack(f"{HEART}\nbegin({ESCAPES[escape]})\n{ENDS[end]}", seconds)
     assert not beats(folder)
 
