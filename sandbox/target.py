@@ -9,6 +9,7 @@ import hashlib
 import importlib.util
 import sys
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 
@@ -169,8 +170,9 @@ def same_contract(source: str, other: str) -> bool:
     return _asked(source) == _asked(other)
 
 
-def _asked(text: str) -> list[str]:
-    return [ast.dump(n) for n in parsing.module(text).body if of_contract(n)]
+@lru_cache(16)
+def _asked(text: str) -> tuple[str, ...]:
+    return tuple(ast.dump(n) for n in parsing.module(text).body if of_contract(n))
 
 
 def load(path: Path, name: str) -> ModuleType:

@@ -9,9 +9,11 @@ one ends the process in a public case.
 
 import json
 import os
+import signal
 import sys
 import time
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,8 @@ from pgo_agent.sandbox.judge.interface import Ended
 from pgo_agent.sandbox.judge.machine import Environment
 from pgo_agent.sandbox.judge.spool.folder import Folder
 from pgo_agent.sandbox.judge.spool.server import Worker
+
+from tests.agent.command_line import begin
 
 COVERED = {"coverage": coverage.of(cases=1).as_json()}
 
@@ -129,7 +133,7 @@ def _bundles(fields: Any) -> list[dict[str, str]]:
     return [b for v in fields for b in _bundles(v)] if isinstance(fields, list) else []
 
 
-def main(folder: Path, subjects: str, faster: float, once: bool, wrong: str = "", ends: str = "") -> None:
+def serve(folder: Path, subjects: str, faster: float, once: bool, wrong: str = "", ends: str = "") -> None:
     while not folder.is_dir():
         time.sleep(0.1)
     found = {t.digest: t for name in subjects.split(os.pathsep) for t in [target.read(Path(name))]}
@@ -138,6 +142,22 @@ def main(folder: Path, subjects: str, faster: float, once: bool, wrong: str = ""
         worker.serve(once, lambda text: print(text, flush=True))
 
 
-if __name__ == "__main__":
+def main() -> None:
     named = {n: sys.argv[sys.argv.index(f"--{n}") + 1] for n in ("wrong", "ends") if f"--{n}" in sys.argv}
-    main(Path(sys.argv[1]), sys.argv[2], float(sys.argv[3]), "--once" in sys.argv, **named)
+    serve(Path(sys.argv[1]), sys.argv[2], float(sys.argv[3]), "--once" in sys.argv, **named)
+
+
+@contextmanager
+def answering(folder: Path, *targets: str, how: Sequence[str] = ()) -> Iterator[None]:
+    """While somebody answers what is asked in `folder`/box of these targets, or of add.py."""
+    subjects = os.pathsep.join(str(folder / t) for t in targets or ("add.py",))
+    worker = begin(folder / "box", subjects, "1.2", *how, cwd=folder, program=__name__)
+    try:
+        yield
+    finally:
+        worker.send_signal(signal.SIGTERM)
+        worker.communicate()
+
+
+if __name__ == "__main__":
+    main()

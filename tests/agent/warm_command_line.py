@@ -38,6 +38,7 @@ IMPORTS = (
     "pgo_agent.agent.views.profile.perfetto",
     "pgo_agent.agent.views.report.page",
     "pgo_agent.agent.views.show",
+    "tests.agent.made_up",
     "tests.agent.many",
 )
 BOXED = ("pgo_agent.sandbox.tracer", "pgo_agent.sandbox.compiler", INTERPRETER)

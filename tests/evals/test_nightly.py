@@ -9,8 +9,6 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -52,19 +50,6 @@ def planned(folder: Path, *changes: tuple[str, str]) -> Path:
         text = text.replace(old, new)
     (folder / "plan.toml").write_text(text)
     return folder
-
-
-@contextmanager
-def judged(folder: Path, *targets: str) -> Iterator[None]:
-    """While somebody answers what is asked in `folder`/box of these targets, or of add.py."""
-    subjects = os.pathsep.join(str(folder / t) for t in targets or ("add.py",))
-    arguments = [str(folder / "box"), subjects, "1.2"]
-    worker = subprocess.Popen([sys.executable, made_up.__file__, *arguments], stdout=subprocess.DEVNULL)
-    try:
-        yield
-    finally:
-        worker.terminate()
-        worker.wait()
 
 
 # plans ----------------------------------------------------------------------------------------------------------------
@@ -181,7 +166,7 @@ def test_a_row_without_samples_cannot_be_written(tmp_path: Path) -> None:
 def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
     """A night of one run. Made once."""
     folder = planned(tmp_path_factory.mktemp("night"))
-    with judged(folder):
+    with made_up.answering(folder):
         return folder, pgo(*NIGHT, *ELSEWHERE, "--json", cwd=folder)
 
 
@@ -227,7 +212,7 @@ def test_a_night_and_itself_have_the_same_code_and_make_a_site(measured: tuple[P
 def test_a_kernel_that_fails_has_its_row_and_the_night_goes_on(tmp_path: Path) -> None:
     planned(tmp_path, ('["add.py"]', '["broken.py"]'), ("[1]", "[1, 2]"))
     write(tmp_path, ONE_CASE, ("inside = at < n\n", "inside = at < missing\n"), name="broken.py")
-    with judged(tmp_path, "broken.py"):
+    with made_up.answering(tmp_path, "broken.py"):
         done = pgo(*NIGHT, *ELSEWHERE, "--json", cwd=tmp_path)
     found = load.file(tmp_path / "rows.jsonl").rows
     assert done.code == 0 and done.events[-1]["failed"] == len(found) == 2, done.err
@@ -238,7 +223,7 @@ def test_a_kernel_that_fails_has_its_row_and_the_night_goes_on(tmp_path: Path) -
 def test_a_night_that_is_killed_goes_on_with_the_run_that_it_was_at(tmp_path: Path) -> None:
     own = (*NIGHT, *ELSEWHERE, "--json")
     planned(tmp_path, ("[1]", "[1, 2]"))
-    with judged(tmp_path):
+    with made_up.answering(tmp_path):
         first = subprocess.Popen(command(*own), cwd=tmp_path, stdout=subprocess.PIPE, text=True)
         assert first.stdout is not None
         next(line for line in first.stdout if json.loads(line)["type"] == "baseline.completed")
@@ -272,7 +257,7 @@ def test_without_a_gpu_a_night_begins_nothing_and_its_script_ends_as_it_does(tmp
 @pytest.mark.slow
 def test_the_script_draws_all_nights_and_compares_the_last_two(tmp_path: Path) -> None:
     planned(tmp_path, ("add.py", str(tmp_path / "add.py")))
-    with judged(tmp_path):
+    with made_up.answering(tmp_path):
         first, second = (script(tmp_path, name, "--judge", f"spool:{tmp_path / 'box'}") for name in ("9", "10"))
     assert first.returncode == 0 and "regression" not in first.stdout, first.stderr
     assert second.returncode == 0 and "1 same code (of 1)" in second.stdout, second.stderr
@@ -285,7 +270,7 @@ def test_a_night_measures_kernels_of_public_packages_too_and_the_page_shows_both
     kernel, field = "liger_selective_log_softmax", tmp_path / "nights" / "field" / "9"
     field.parent.mkdir(parents=True)
     assert pgo("eval", "field", kernel, "--no-check", "-o", str(field), cwd=tmp_path).code == 0
-    with judged(tmp_path, "add.py", str(field / "targets" / f"{kernel}.py")):
+    with made_up.answering(tmp_path, "add.py", str(field / "targets" / f"{kernel}.py")):
         done = script(tmp_path, "9", "--judge", f"spool:{tmp_path / 'box'}", packages=kernel)
     assert done.returncode == 0, done.stderr
     (found,) = load.file(field / "rows.jsonl").rows

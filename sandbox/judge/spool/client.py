@@ -5,7 +5,7 @@ answered is judged again. Requests name bundles by hash; the bundles lie beside 
 bounded size. Relies on `folder.py`, `protocol.py` and the content store of a workspace; starts no process.
 """
 
-import time
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -19,11 +19,10 @@ from pgo_agent.sandbox.judge.interface import Busy, Ended, Verdicts, always
 from pgo_agent.sandbox.judge.machine import NOWHERE
 from pgo_agent.sandbox.judge.questions import Hello, Question
 from pgo_agent.sandbox.judge.spool import protocol
-from pgo_agent.sandbox.judge.spool.folder import ANSWERS, BUNDLES, REQUESTS, Folder, NotWhole
+from pgo_agent.sandbox.judge.spool.folder import ANSWERS, BUNDLES, REQUESTS, Folder, NotWhole, pause
 from pgo_agent.sandbox.judge.spool.protocol import Answer, Request
 from pgo_agent.sandbox.target import Target
 
-POLL = 0.5  # seconds between looks
 TAKEN = {"cubin"}  # suffixes of the artefacts that a judge reads
 _AGAIN = "`pgo-agent resume` asks again"
 T = TypeVar("T")
@@ -104,7 +103,7 @@ class SpoolJudge(Verdicts):
         answers: it must look into the store before it works, as every step of the loop does. Raises Unanswered when
         all pieces wait for answers and the run must not wait.
         """
-        left, begun = dict(work), set[str]()
+        left, begun, looks = dict(work), set[str](), itertools.count()
         while left:
             busy = False
             for name, do in list(left.items()):
@@ -121,7 +120,7 @@ class SpoolJudge(Verdicts):
                 del left[name]
                 yield name, result
             if busy:
-                time.sleep(POLL)
+                pause(next(looks))
             elif left:
                 self.wait()
 
@@ -144,9 +143,10 @@ class SpoolJudge(Verdicts):
             raise self._unanswered()
         with self._unbooked():
             self._tell("judge.waiting", folder=str(self.folder.root), requests=len(self._open), how=self.how)
+            looks = itertools.count()
             while self._open and all(self._answer(r) is None for r in self._open.values()):
                 self._find_answer(self._hello)  # the machine may turn out to be unfit
-                time.sleep(POLL)
+                pause(next(looks))
         self._open.clear()
 
     @property

@@ -15,6 +15,7 @@ import hashlib
 import os
 import re
 import stat
+import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -32,7 +33,13 @@ _LIMITS = {REQUESTS: REQUEST_LIMIT, ANSWERS: ANSWER_LIMIT, CLAIMS: 4096} | {
 }
 _REQUEST = re.compile(r"(\d{6,12})-([0-9a-f]{64})\.json")
 _FILE = re.compile(r"(bundles|artefacts)/([0-9a-f]{64})\.([a-z]{1,20})")
+SOONEST, LATEST = 0.02, 0.5  # seconds between looks
 Stamp = tuple[int, int, int]  # inode, size, time
+
+
+def pause(looks: int) -> None:
+    """Wait between looks of which so many found nothing: at first shortly, for much is answered at once."""
+    time.sleep(min(LATEST, SOONEST * 2 ** min(looks, 10)))
 
 
 class NotWhole(Exception):

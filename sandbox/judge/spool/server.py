@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
@@ -30,12 +29,11 @@ from pgo_agent.sandbox.judge.gpus import Gpu
 from pgo_agent.sandbox.judge.machine import NOWHERE, Environment
 from pgo_agent.sandbox.judge.references import bundle_ref
 from pgo_agent.sandbox.judge.spool import protocol
-from pgo_agent.sandbox.judge.spool.folder import Asked, Folder, NotWhole
+from pgo_agent.sandbox.judge.spool.folder import Asked, Folder, NotWhole, pause
 from pgo_agent.sandbox.judge.spool.leases import Claims
 from pgo_agent.sandbox.judge.spool.protocol import Answer, Request
 from pgo_agent.sandbox.target import Target
 
-POLL = 0.5  # seconds between looks
 NONE = "none"  # name of no GPU, to test a folder: requests that need a GPU are refused
 Turn = Callable[[], AbstractContextManager[Any]]  # holds the GPU during a request
 TAKEN = "somebody is at it, or was killed a moment ago"
@@ -76,6 +74,7 @@ class Worker:
     def serve(self, once: bool, say: Callable[[str], None]) -> None:
         """Answer all requests, then new ones unless `once`. Raises Faults that a person here must fix."""
         reported: dict[str, str] = {}
+        looks = 0
         while True:
             waiting: dict[str, str] = {}
             answered = [asked for asked in self._open() if self._in_turn(asked, waiting, say)]
@@ -87,7 +86,8 @@ class Worker:
             if over:
                 return
             if not answered:
-                time.sleep(POLL)
+                pause(looks)
+            looks = 0 if answered else looks + 1
 
     def close(self) -> None:
         if self._held:

@@ -2,10 +2,8 @@
 not fit is told by name. The GPU is `made_up.py`.
 """
 
-import subprocess
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -18,18 +16,6 @@ from tests.agent.command_line import FOR_CACHES, Done, pgo, write
 LABEL = "BLOCK=1024 num_warps=4 num_stages=3"  # of add.py's own list
 RUN = ("optimize", "add.py", "--case", "1m", "--candidates", "1", "--profile", "none", "--judge", "spool:box")
 PROBLEM = "wrong: output 0: max error 0.1 above 0.01"
-
-
-@contextmanager
-def judged(folder: Path, *how: str) -> Iterator[None]:
-    """While a judge of made-up times answers what is asked in `folder`/box."""
-    arguments = [str(folder / "box"), str(folder / "add.py"), "1.2", *how]
-    worker = subprocess.Popen([sys.executable, made_up.__file__, *arguments], stdout=subprocess.DEVNULL)
-    try:
-        yield
-    finally:
-        worker.terminate()
-        worker.wait()
 
 
 def base(folder: Path) -> Baseline:
@@ -49,7 +35,7 @@ def wrong(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done, Done]:
     """A run whose autotuner picks a wrong configuration, and one that goes on all the same."""
     folder = tmp_path_factory.mktemp("wrong")
     write(folder, *FOR_CACHES)
-    with judged(folder, "--wrong", LABEL):
+    with made_up.answering(folder, how=("--wrong", LABEL)):
         return folder, pgo(*RUN, cwd=folder), pgo(*RUN, "--drop-wrong", cwd=folder)
 
 
@@ -89,7 +75,7 @@ def test_it_is_named_with_its_reason_where_a_run_is_told_of(wrong: tuple[Path, D
 
 def test_a_configuration_that_ends_the_process_costs_no_other_and_is_named(tmp_path: Path) -> None:
     write(tmp_path, *FOR_CACHES)
-    with judged(tmp_path, "--ends", LABEL):
+    with made_up.answering(tmp_path, how=("--ends", LABEL)):
         done = pgo(*RUN, cwd=tmp_path)
     assert done.code == 1, "none found: what is proposed is the grid"
     found = base(tmp_path)
