@@ -26,6 +26,18 @@ def _fma(a: Array, b: Array, c: Array) -> Array:
     return np.multiply(a, b, dtype=np.float64) + c
 
 
+def _ilogb(x: Array) -> Array:
+    """Return the exponent as a whole number: INT_MIN of a zero and a NaN, INT_MAX of an infinity."""
+    whole = np.frexp(x)[1].astype(np.int64) - 1
+    ends = np.where(np.isinf(x), np.iinfo(np.int32).max, np.iinfo(np.int32).min)
+    return np.where(np.isfinite(x) & (x != 0), whole, ends)
+
+
+def _logb(x: Array) -> Array:
+    ends = np.where(x == 0, -np.inf, np.abs(x))
+    return np.where(np.isfinite(x) & (x != 0), np.frexp(x)[1] - 1.0, ends)
+
+
 FLOATS: dict[str, Callable[..., Array]] = {  # without `__nv_`, `fast_` and the `f` of single precision
     **{
         n: getattr(np, n)
@@ -43,6 +55,9 @@ FLOATS: dict[str, Callable[..., Array]] = {  # without `__nv_`, `fast_` and the 
     "normcdfinv": _torch(torch.special.ndtri),
     "cyl_bessel_i0": _torch(torch.special.i0),
     "cyl_bessel_i1": _torch(torch.special.i1),
+    "ilogb": _ilogb,
+    "logb": _logb,
+    "scalbn": np.ldexp,
     "nearbyint": np.rint,
     "round": lambda x: np.trunc(x + np.copysign(0.5, x)),
     "pow": np.power,

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Any
 
 import torch
+from pgo_agent.sandbox.tracer import made_values
 from torch.utils._pytree import tree_leaves
 
 _KEEPS = ("_to_copy", "clone", "view", "_unsafe_view", "reshape", "permute", "transpose", "t", "detach", "contiguous")
@@ -77,9 +78,12 @@ class TensorValues:
             return {"plain": value}
         if isinstance(value, torch.dtype):
             return {"dtype_": str(value)[6:]}
-        if isinstance(value, list | tuple) and len(value) <= 64:
+        if isinstance(value, list | tuple) and len(value) <= 64 and not _named_tuple(value):
             return {"list": [self.plain(v) for v in value], "tuple": isinstance(value, tuple)}
-        return {"other": type(value).__name__}
+        if _named_tuple(value) and self.storages(value):
+            return {"list": [self.plain(v) for v in value], "tuple": True}
+        text = made_values.made(value)
+        return {"other": type(value).__name__} | ({"made": text} if text else {})
 
     def storages(self, tree: Any) -> set[int]:
         """Return the storages of all tensors in a tree of values."""
@@ -89,3 +93,7 @@ class TensorValues:
         """Return the storages that hold, or held, the values of what `plain` gave."""
         listed = [s for v in value.get("list", ()) for s in self.sources(v)]
         return [value["storage"], *value["copied"]] if "storage" in value else listed
+
+
+def _named_tuple(value: Any) -> bool:
+    return isinstance(value, tuple) and hasattr(value, "_fields")

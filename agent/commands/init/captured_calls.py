@@ -16,12 +16,14 @@ from pgo_agent.agent.commands.init import cases as sizing
 from pgo_agent.agent.commands.init import inlined, references
 from pgo_agent.agent.commands.init.inlined import Modules
 from pgo_agent.agent.commands.init.references import Expected
-from pgo_agent.agent.commands.init.seen import Call, Check, Tensor, tensors
+from pgo_agent.agent.commands.init.seen import Call, Check, Made, Tensor, made, tensors
 from pgo_agent.agent.kernel_part import Block
 from pgo_agent.agent.moves.analysis import cst_util
 from pgo_agent.agent.moves.analysis.stored_pointers import written
 from pgo_agent.sandbox import parsing, target
 from pgo_agent.sandbox.errors import UsageFault
+
+TRITON = "tl"  # as which a text has the types of Triton
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,20 @@ class Captured:
     @cached_property
     def needed(self) -> list[Block]:
         """The blocks that the launcher needs of its file and of those that launch for it, in order."""
-        return inlined.needed(self.path, self.text, {self.name}, self.modules)
+        made = {n: place for m in self.fixed.values() for n, place in m.names.items()}
+        own = {n for n, (_, file) in made.items() if file == self.calls[0].file}
+        imports = [f"from {module} import {n}" for n, (module, _) in made.items() if n not in own and n != TRITON]
+        imports += ["import triton.language as tl"] if TRITON in made else []
+        return inlined.needed(self.path, self.text, {self.name, *own}, self.modules, imports)
+
+    @cached_property
+    def fixed(self) -> dict[str, Made]:
+        """Arguments that kernel() gives as they were, for a plan holds nothing of their kind: enums, dataclasses."""
+        found = ((n, made(v)) for n, v in self.calls[0].given.items())
+        return {n: m for n, m in found if m and all(self._known(*place) for place in m.names.values())}
+
+    def _known(self, module: str, file: str) -> bool:
+        return module != "__main__" or file == self.calls[0].file
 
     @property
     def part(self) -> str:
@@ -105,7 +120,7 @@ class Captured:
             for n, v in usual.items()
             if n in given and all("plain" in c.given[n] and c.given[n]["plain"] == v for c in self.calls)
         }
-        return [n for n in given if n not in same]
+        return [n for n in given if n not in same and n not in self.fixed]
 
     def given_back(self, call: Call) -> list[Tensor]:
         """What a call returned, and what of its arguments it wrote into beside."""
@@ -121,7 +136,7 @@ class Captured:
             nth = seen[check.file, check.line]
             seen[check.file, check.line] += 1
             for one in self.calls:
-                taken = references.expected(check, nth, one, self.arguments, self.given_back(one), text)
+                taken = references.expected(check, nth, one, self.arguments, self.given_back(one), text, self.fixed)
                 if taken:
                     found.setdefault(*taken)
         return found
@@ -183,7 +198,7 @@ def _alike(calls: Sequence[Call]) -> tuple[Call, ...]:
     """Return the calls with arguments like those of the first, largest first; of equal ones only one."""
 
     def kind(call: Call) -> object:
-        return [(n, [(a, len(t.shape)) for a, t in sizing.leaves(n, v)]) for n, v in call.given.items()]
+        return [(n, [(a, len(t.shape)) for a, t in sizing.leaves(n, v)], made(v)) for n, v in call.given.items()]
 
     def key(call: Call) -> str:
         return str([[(t.shape, t.dtype) for t in tensors(v)] or v for v in call.given.values()])

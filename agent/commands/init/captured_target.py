@@ -169,10 +169,11 @@ def _passed(captured: Captured) -> str:
     only = {k.arg for k in captured.function.args.kwonlyargs} if captured.function else set[str]()
     parts, skipped = [], False
     for n in captured.calls[0].given:
-        if n not in captured.arguments:
+        if n not in captured.arguments and n not in captured.fixed:
             skipped = True
         else:
-            parts.append(f"{n}={n}" if skipped or n in only else n)
+            value = captured.fixed[n].text if n in captured.fixed else n
+            parts.append(f"{n}={value}" if skipped or n in only else value)
     return ", ".join(parts)
 
 

@@ -39,13 +39,16 @@ class Modules:
         return file.is_relative_to(self.repository) and "site-packages" not in file.parts
 
 
-def needed(path: Path, text: str, names: set[str], modules: Modules) -> list[Block]:
-    """Return the blocks that names of a file need, in order, with those of other files.
+def needed(path: Path, text: str, names: set[str], modules: Modules, imports: Sequence[str] = ()) -> list[Block]:
+    """Return the blocks that names of a file need, in order, with those of other files. `imports`: further ones that
+    the file would have.
 
     Where two files define one name, the import of the second stays.
     """
     inliner = _Inliner(modules)
     inliner.take(path.resolve(), text, names)
+    for line in imports:
+        inliner.bring(path.resolve(), _block(f"{line}\n"))
     return [_block(operators.replaced(b.text, inliner.operators)) for b in inliner.result if not inliner.idle(b)]
 
 
@@ -128,6 +131,11 @@ class _Inliner:
     def _own(self, path: Path, names: frozenset[str]) -> None:
         if any(self._owners.setdefault(n, path) != path for n in names):
             raise _Clash
+
+    def bring(self, path: Path, block: Block) -> None:
+        """Add an import of names that the text does not have yet."""
+        if not block.names <= {n for b in self.result for n in b.names}:
+            self._import(path, block)
 
     def _import(self, path: Path, block: Block) -> None:
         """Add an import: what it brings from wanted files, and the rest of it as it is."""

@@ -14,7 +14,7 @@ from pgo_agent.agent.commands.init import cases as sizing
 from pgo_agent.agent.commands.init import program_text
 from pgo_agent.agent.commands.init.cases import LARGE
 from pgo_agent.agent.commands.init.program_text import Renamed
-from pgo_agent.agent.commands.init.seen import Call, Check, Tensor, tensor
+from pgo_agent.agent.commands.init.seen import Call, Check, Made, Tensor, made, tensor
 from pgo_agent.sandbox import parsing
 
 Values = Mapping[str, Any]  # argument -> its value, as JSON holds it
@@ -39,13 +39,20 @@ class Expected:
 
 
 def expected(
-    check: Check, nth: int, call: Call, arguments: Sequence[str], outputs: Sequence[Tensor], text: str
+    check: Check,
+    nth: int,
+    call: Call,
+    arguments: Sequence[str],
+    outputs: Sequence[Tensor],
+    text: str,
+    fixed: Mapping[str, Made],
 ) -> tuple[int, Expected] | None:
     """Return which output of a call a check compares, and the reference that it is compared with.
 
     None where the check is of nothing that the call gave, or compares it with something that the launcher's arguments
     do not determine. `nth`: how often this line had checked before. `arguments`: those that the reference is given.
-    `outputs`: what the call's kernels wrote. `text`: of the file that the check stands in.
+    `outputs`: what the call's kernels wrote. `text`: of the file that the check stands in. `fixed`: arguments that the
+    launcher gets as they were, by text.
     """
     sides = [tensor(side) for side in check.sides]
     matched = [_output(side, outputs) for side in sides]
@@ -68,14 +75,16 @@ def expected(
     told = {n.id for n in ast.walk(actual) if isinstance(n, ast.Name)}
     site = call.site if call.site and (call.site.file, call.site.function) == (check.file, check.function) else None
     given = _given(check, values, told if site is None else ())
+    texts, free = [m.text for m in fixed.values()], (*arguments, *(n for m in fixed.values() for n in m.names))
+    given |= {n: m.text for n, v in check.names.items() if n not in given and (m := made(v)) and m.text in texts}
     written = {n for n in told & set(given) if (t := tensor(check.names[n])) and t.storage == outputs[which].storage}
     late, since = (written, site.line) if site else (set[str](), 0)
     renamed = Renamed(given, _numbers(values), _whole(values))
-    made = program_text.cut(text, function, check.line, [value], renamed, arguments, turn, late=late, since=since)
-    if made is None or made.draws or made.mentions(call.root):
+    part = program_text.cut(text, function, check.line, [value], renamed, free, turn, late=late, since=since)
+    if part is None or part.draws or part.mentions(call.root):
         return None
-    lines, (end,) = [_Casts().visit(n) for n in made.body], [_Casts().visit(v) for v in made.values]
-    module = made.module
+    lines, (end,) = [_Casts().visit(n) for n in part.body], [_Casts().visit(v) for v in part.values]
+    module = part.module
     if any(mark in module for mark in (*(f".{n}()" for n in _CASTS), ".to(")):
         module = ast.unparse(ast.fix_missing_locations(_Casts().visit(parsing.module(module)))) + "\n"
     body = tuple(ast.unparse(n) for n in lines)

@@ -1,8 +1,14 @@
 """What was seen of a program that calls kernels, as `sandbox/tracer/user_calls.py` writes it: plain data."""
 
+import ast
 import math
 from dataclasses import dataclass, field
 from typing import Any
+
+_MAKING = (
+    *(ast.Expression, ast.Call, ast.keyword, ast.Name, ast.Attribute, ast.Constant, ast.Tuple),
+    *(ast.UnaryOp, ast.USub, ast.Load),
+)  # of a text that only makes a value
 
 
 @dataclass(frozen=True)
@@ -106,6 +112,30 @@ class Seen:
     notes: tuple[str, ...]
     bare: tuple[Bare, ...] = ()
     error: str = field(default="")
+
+
+@dataclass(frozen=True)
+class Made:
+    """A value that is no tensor and not plain, as the text that makes it: `Mode.FAST`, `Meta(bits=4)`."""
+
+    text: str
+    names: dict[str, tuple[str, str]]  # that it uses -> the module that has it, and that one's file
+
+
+def made(value: Any) -> Made | None:
+    """Return the text that makes a value; None if it is of another kind, or for a text that does more than that."""
+    given = value.get("made") if isinstance(value, dict) else None
+    if not isinstance(given, dict):
+        return None
+    names = {str(n): (str(module), str(file)) for n, (module, file) in given["names"].items()}
+    try:
+        nodes = list(ast.walk(ast.parse(str(given["text"]), mode="eval")))
+    except (SyntaxError, RecursionError):
+        return None
+    known = {*names, "float", "torch"}
+    harmless = all(isinstance(n, _MAKING) for n in nodes) and {n.id for n in nodes if isinstance(n, ast.Name)} <= known
+    words = all(w.isidentifier() for n, (module, _) in names.items() for w in (n, *module.split(".")))
+    return Made(str(given["text"]), names) if harmless and words else None
 
 
 def tensor(value: Any) -> Tensor | None:

@@ -63,6 +63,20 @@ def test_rounding_away_from_even_is_libdevices_round() -> None:
     assert libdevice.function("__nv_round")(np.array([0.5, -0.5, 2.5, 1.4])).tolist() == [1.0, -1.0, 3.0, 1.0]
 
 
+@settings(max_examples=50, deadline=None)
+@given(st.floats(1e-40, 1e30), st.integers(-20, 20))
+def test_exponents_are_those_of_pythons_own_mathematics(x: float, n: int) -> None:
+    assert libdevice.function("__nv_ilogb")(np.array([-x])).tolist() == [math.frexp(x)[1] - 1]
+    assert libdevice.function("__nv_logb")(np.array([x])).tolist() == [math.frexp(x)[1] - 1.0]
+    assert libdevice.function("__nv_scalbn")(np.array([x]), np.array([n])).tolist() == [math.ldexp(x, n)]
+
+
+def test_numbers_without_an_exponent_have_the_ends() -> None:
+    least, most = -(1 << 31), (1 << 31) - 1
+    assert libdevice.function("__nv_ilogbf")(np.array([0.0, np.nan, -np.inf])).tolist() == [least, least, most]
+    assert libdevice.function("__nv_logb")(np.array([-0.0, -np.inf])).tolist() == [-np.inf, np.inf]
+
+
 @pytest.mark.parametrize("symbol", ["__nv_j0", "__nv_fadd_rz", "__nv_popc", "__nv_"])
 def test_what_nothing_computes_is_said(symbol: str) -> None:
     with pytest.raises(NotImplementedError, match="not supported in interpreter mode"):
