@@ -25,8 +25,9 @@ PROCESS = Path(__file__).with_name("forkserver_main.py")
 WAIT = ("/bin/sh", "-c", "echo; read line")  # what holds a box: it says that all is set up, and ends with its input
 START_SECONDS = 120.0  # torch on a machine that does much else
 _TRITON = ("triton", "triton.backends.nvidia.compiler")
-_TRACED = ("torch", "torch.fx.experimental.symbolic_shapes", *_TRITON, "triton.testing")
-_INTERPRETED = ("torch", *_TRITON, "triton.testing", "triton.runtime.interpreter")
+_LAUNCHED = (*_TRITON, "triton.testing", "triton.experimental.gluon")  # Gluon: the first launch imports it
+_TRACED = ("torch", "torch.fx.experimental.symbolic_shapes", *_LAUNCHED)
+_INTERPRETED = ("torch", *_LAUNCHED, "triton.runtime.interpreter")
 LIBRARIES = {  # what a module is sure to import, from which all else of torch and triton follows
     "pgo_agent.sandbox.tracer": _TRACED,
     "pgo_agent.sandbox.tracer.user_program": _TRACED,
