@@ -32,7 +32,7 @@ def inputs(case, generator):
 
 CASES = {"1m": dict(n=1 << 20)}
 SMALL = {"even": dict(n=2048), "ragged": dict(n=999)}
-HELD_OUT = {"odd": dict(n=99_991)}
+HELD_OUT = {"odd": dict(n=9_991)}
 
 
 def flops(case):

@@ -88,7 +88,7 @@ def on(folder: Path, gpus: int, cache: Path | None = None, **control: Any) -> Ru
     """A folder for a run. `cache`: another one's, whose builds are there already."""
     run = Run(folder, gpus)
     folder.mkdir()
-    write(folder, *FOR_CACHES)
+    write(folder, *FOR_CACHES, alone=cache is not None)
     if cache:
         shutil.copytree(cache / ".pgo-agent", folder / ".pgo-agent", ignore=shutil.ignore_patterns("*.db*", "tmp"))
     run.machine.control(**control)

@@ -34,7 +34,7 @@ def inputs(case, generator):
 
 CASES = {"1m": dict(n=1 << 20), "16m": dict(n=1 << 24)}
 SMALL = {"even": dict(n=2048), "ragged": dict(n=1000)}
-HELD_OUT = {"odd": dict(n=99_991)}
+HELD_OUT = {"odd": dict(n=9_991)}
 LAUNCH_SPACE = {"BLOCK": [512, 1024], "num_warps": [4]}
 
 

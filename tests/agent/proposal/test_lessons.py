@@ -25,7 +25,7 @@ from tests.agent.command_line import pgo
 from tests.agent.searching import ADD, SOURCE, tried
 
 SAME_CONTRACT = SOURCE.replace("import torch\n", "import torch  # another text\n", 1)
-OTHER_CONTRACT = SOURCE.replace("dict(n=99_991)", "dict(n=99_989)")
+OTHER_CONTRACT = SOURCE.replace("dict(n=9_991)", "dict(n=9_989)")
 
 
 @pytest.fixture

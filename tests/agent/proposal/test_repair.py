@@ -25,7 +25,7 @@ SWAPPED = LINE.replace("x_ptr", "w_ptr").replace("y_ptr", "x_ptr").replace("w_pt
 BROKEN = LINE.replace("tl.load(x_ptr", "tl.loads(x_ptr")
 WRONG = f"Less to add.\n{edit(LINE, MINUS)}"
 MENDED = f"It must add.\n{edit(MINUS, SWAPPED)}"
-SECRETS = ("def reference", "HELD_OUT", "odd", "99_991", " above ", "TOLERANCE")
+SECRETS = ("def reference", "HELD_OUT", "odd", "9_991", " above ", "TOLERANCE")
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +116,7 @@ def test_a_kernel_that_crashes_or_hangs_goes_back_and_one_that_interprets_slowly
             of_case("HELD_OUT/odd") + plain(": ") + figure("max error", 0, 0.7, 0.125),
             "fails on a case that is not shown",
         ),
-        ("numerics", quoted("an error on odd, with n=99_991"), "fails on a case that is not shown"),
+        ("numerics", quoted("an error on odd, with n=9_991"), "fails on a case that is not shown"),
         (
             "numerics",
             of_case("CASES/1m") + plain(": ") + figure("max error", 0, 0.7, 0.125),

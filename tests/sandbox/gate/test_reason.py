@@ -31,7 +31,7 @@ from tests.sandbox.flag_kernels import step_of, tensor, ttgir_of
 
 ADD = Path(__file__).parents[2] / "kernels" / "add.py"
 HIDDEN = ["odd"]  # of that target
-SECRETS = ("odd", "99991", "99_991", "held", " above ", "HELD_OUT")
+SECRETS = ("odd", "9991", "9_991", "held", " above ", "HELD_OUT")
 RESULT = "    return z\n"
 
 
@@ -58,10 +58,10 @@ def judged(judge: GpuJudge, old: str = "", new: str = "") -> Judgement:
 @pytest.mark.parametrize(
     ("old", "new", "verdict"),
     [
-        ("tl.load(y_ptr + at, mask=inside)", "tl.load(y_ptr + at, mask=inside) * (n != 99991)", Verdict.WRONG),
-        (", mask=inside)\n\n", ", mask=inside | (n == 99991))\n\n", Verdict.WRONG),
-        ("    z = torch", '    assert x.numel() != 99991, f"odd: {x.numel()}"\n    z = torch', Verdict.BUILD_ERROR),
-        (RESULT, f"    if x.numel() == 99991:\n        x.add_(1)\n{RESULT}", None),
+        ("tl.load(y_ptr + at, mask=inside)", "tl.load(y_ptr + at, mask=inside) * (n != 9991)", Verdict.WRONG),
+        (", mask=inside)\n\n", ", mask=inside | (n == 9991))\n\n", Verdict.WRONG),
+        ("    z = torch", '    assert x.numel() != 9991, f"odd: {x.numel()}"\n    z = torch', Verdict.BUILD_ERROR),
+        (RESULT, f"    if x.numel() == 9991:\n        x.add_(1)\n{RESULT}", None),
     ],
     ids=["a wrong result", "a store outside", "an error of its own", "changed inputs"],
 )
@@ -122,7 +122,7 @@ def test_a_comparison_that_fails_on_a_held_out_case_is_told_as_no_more_than_that
 @pytest.mark.parametrize("timed_out", [True, False])
 @pytest.mark.parametrize("stage", ["smoke", "quick", "numerics", "confirm", "race", "launches"])
 def test_a_hang_or_a_crash_on_a_held_out_case_is_told_as_no_more_than_that(stage: str, timed_out: bool) -> None:
-    found = of_ended("judge", Ended(f"{stage} HELD_OUT/odd", timed_out, "an illegal memory access at 99991"))
+    found = of_ended("judge", Ended(f"{stage} HELD_OUT/odd", timed_out, "an illegal memory access at 9991"))
     assert (found.stage, found.why.for_model(HIDDEN)) == (stage, FAILS)
 
 

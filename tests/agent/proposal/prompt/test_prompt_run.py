@@ -25,7 +25,7 @@ from tests.agent.proposed import proposed
 FAILURES = [
     ("numerics", of_case("HELD_OUT/very-odd") + plain(": ") + figure("max error", 0, 0.7, 0.125)),
     ("numerics", quoted("did not end: stopped in 'numerics HELD_OUT/very-odd' at its deadline")),
-    ("numerics", quoted("an error on very-odd, with n=99991")),
+    ("numerics", quoted("an error on very-odd, with n=9991")),
     ("interpreter", of_case("ragged") + plain(": ") + figure("max error", 0, 0.5, 0.25)),
     ("build", quoted("line one\n\x1b[31mline two")),
 ]
@@ -35,7 +35,7 @@ FAILURES = [
 def ctx(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Context]:
     """A real run of a target with secrets, in which candidates failed in ways that could tell of them."""
     folder = tmp_path_factory.mktemp("prompt")
-    path = write(folder, ('{"odd": dict(n=99_991)}', '{"very-odd": dict(n=99_991)}\nTOLERANCE = {"max_ratio": 1.875}'))
+    path = write(folder, ('{"odd": dict(n=9_991)}', '{"very-odd": dict(n=9_991)}\nTOLERANCE = {"max_ratio": 1.875}'))
     assert pgo("optimize", "add.py", "--case", "1m", "--minutes", "0", cwd=folder).code == 4
     store = Store(folder / ".pgo-agent")
     run, found, device = store.run("last"), target.read(path), devices.find("h200")
@@ -92,7 +92,7 @@ def test_a_kernel_without_dots_is_told_nothing_of_gluon_and_warpgroups(prompt: s
     assert "gluon.jit" not in prompt and "Card: when tensor instructions" not in prompt
 
 
-SECRETS = ("very-odd", "99_991", "99991", "HELD_OUT", "held", "x + y\n\n\ndef", "def reference", "TOLERANCE", "1.875")
+SECRETS = ("very-odd", "9_991", "9991", "HELD_OUT", "held", "x + y\n\n\ndef", "def reference", "TOLERANCE", "1.875")
 SECRETS += ("max_ratio", "SMALL", "inputs(", "0.125", "0.25", "error 0.7")
 
 

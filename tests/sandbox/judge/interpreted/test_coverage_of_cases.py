@@ -87,7 +87,7 @@ def test_a_case_without_elements_fails_nothing_and_covers_nothing(tmp_path: Path
     text = ADD.read_text().replace("dict(n=1000)", "dict(n=0)")
     found = judged_as(tmp_path, text)
     assert (found.verdict, found.coverage.counts["small cases"]) == (Verdict.CHECKED, Count(1, 2)), found.reason
-    none = text.replace("dict(n=2048)", "dict(n=0)").replace('HELD_OUT = {"odd": dict(n=99_991)}', "HELD_OUT = {}")
+    none = text.replace("dict(n=2048)", "dict(n=0)").replace('HELD_OUT = {"odd": dict(n=9_991)}', "HELD_OUT = {}")
     found = judged_as(tmp_path, none)
     assert (found.verdict, found.coverage.empty) == (Verdict.BUILT, True), found.reason
 
