@@ -45,7 +45,13 @@ def _watched(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
             and not Path(file).name.startswith("test_")
         )
 
-    watch = Watch(files.__contains__, around, request["launcher"])
+    folders = tuple(f.removesuffix("__init__.py") for f in files if f.endswith("/__init__.py"))
+
+    def watched(file: str) -> bool:
+        """Of a package that is named itself, every file is watched: it gives what its modules define."""
+        return file in files or (file.startswith(folders) and around(file))
+
+    watch = Watch(watched, around, request["launcher"])
     refusals, addresses = fake_cuda_api.Refusals(), fake_gpu.Addresses()
 
     capture = Capture(full=False)

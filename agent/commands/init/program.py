@@ -5,6 +5,7 @@ the box. Relies on `sandbox/tracer/user_program.py`, which runs inside; its answ
 """
 
 import json
+import re
 import shlex
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -77,13 +78,21 @@ def watch(box: Box, device: str, program: Program, file: Path, launcher: str) ->
             why = f"it ran for over {SECONDS:.0f} s" if ran.timed_out else ran.output.strip()[-1500:]
             raise UsageFault(f"the program left no answer: {why}", HINT)
     if not (seen.calls or seen.bare):
-        ended = f"; it ended with {seen.error}" if seen.error else ""
-        said = f"\n{ran.output.strip()[-1500:]}" if seen.error else ""
-        noted = "".join(f"; {note}" for note in seen.notes)
-        raise UsageFault(
-            f"the program called no function of {file.name} that launches kernels{ended}{noted}{said}", HINT
-        )
+        raise _nothing(seen, file, ran)
     return seen, base
+
+
+def _nothing(seen: Seen, file: Path, ran: Ran) -> UsageFault:
+    """Return what to say of a program that launched nothing: what ended it comes first."""
+    of = file.name if file.name != "__init__.py" else f"the package {file.parent.name}"
+    noted = "".join(f"; {note}" for note in seen.notes)
+    if not seen.error:
+        return UsageFault(f"the program called no function of {of} that launches kernels{noted}", HINT)
+    module = re.search(r"No module named '([^']+)'", seen.error)
+    advice = f"install {module[1]} for the interpreter that --python names" if module else "mend it, and run it again"
+    said = f"\n{ran.output.strip()[-1500:]}".rstrip()
+    ended = f"the program ended before it called a function of {of} that launches kernels: {seen.error}"
+    return UsageFault(f"{ended}{noted}{said}", advice)
 
 
 def error_of(box: Box, device: str, statements: str, file: Path) -> str:

@@ -216,7 +216,11 @@ def test_a_line_is_enough_and_the_reference_is_then_to_write(tmp_path: Path) -> 
     ("program", "why"),
     [
         (("--call", "3 + 4"), "called no function of rows.py that launches kernels"),
-        (("--call", "rows(1)"), "TypeError: rows() missing 2 required positional arguments"),
+        (
+            ("--call", "rows(1)"),
+            "ended before it called a function of rows.py that launches kernels: TypeError: rows()",
+        ),
+        (("--call", "import notthere"), "install notthere for the interpreter that --python names"),
         (("--", "make", "test"), "this is run by no Python: make test"),
     ],
 )

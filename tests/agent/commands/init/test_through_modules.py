@@ -76,3 +76,10 @@ def test_such_a_target_is_checked_and_right(made: tuple[Path, Done]) -> None:
     folder, _ = made
     done = pgo("init", "--check", "t.py", cwd=folder)
     assert done.code == 0 and "0 of" not in done.out.split("covered:")[1].split(",")[0], done.out + done.err
+
+
+def test_of_a_package_the_functions_of_all_its_modules_are_launchers(made: tuple[Path, Done]) -> None:
+    folder, _ = made
+    done = pgo("init", "ops/__init__.py", "-o", "whole.py", "--", "python", "program.py", cwd=folder)
+    assert "moved: one call, kernels scaled, shifted" in done.out, done.out + done.err
+    assert (folder / "whole.py").read_text().count("@triton.jit") == 2
