@@ -42,7 +42,12 @@ _ELEMENTWISE = (
     "maximum",
     "minimum",
     "clamp",
+    "clamp_min",
+    "clamp_max",
+    "bitwise_not",
+    "logical_not",
 )
+_COMPARISONS = tuple(f"{op}.{of}" for op in ("eq", "ne", "lt", "le", "gt", "ge") for of in ("Tensor", "Scalar"))
 OPS = frozenset(  # what launchers do around their kernels; a candidate may use those of its original alone
     f"aten.{op}"
     for op in (
@@ -71,7 +76,12 @@ OPS = frozenset(  # what launchers do around their kernels; a candidate may use 
         "amin.default",
         "max.default",
         "cumsum.default",
+        "linalg_vector_norm.default",
+        "sort.default",
+        "sort.stable",
+        "where.self",
         *_ARITHMETIC,
+        *_COMPARISONS,
         *(f"{name}.default" for name in _ELEMENTWISE),
     )
 )

@@ -188,7 +188,9 @@ class Replay:
             return partial(op, *args, **kwargs)
 
         def into() -> None:
-            outs[0].copy_(op(*args, **kwargs))
+            made = op(*args, **kwargs)
+            for out, result in zip(outs, made if isinstance(made, tuple | list) else (made,), strict=True):
+                out.copy_(result)
 
         return into
 

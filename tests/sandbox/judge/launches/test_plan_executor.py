@@ -167,6 +167,17 @@ def test_a_plan_of_torch_ops_gives_their_result_again_and_again() -> None:
         assert replay.stray() == 0
 
 
+def test_an_op_of_several_results_gives_all_of_them() -> None:
+    places = Tensor(1, "int64", (2, 8), (8, 1), 8)
+    replay, given = replayed(
+        Op("aten.sort.stable", (LEFT,), {"stable": True, "descending": True}, (OUT, places)), most=192
+    )
+    replay.poison(NAN)
+    replay()
+    values, order = given[:, :8].sort(dim=-1, descending=True)
+    assert torch.equal(replay.outputs[0], values) and torch.equal(replay.view(places), order)
+
+
 def test_inputs_are_copied_between_guard_zones_and_stay_views_of_one_storage() -> None:
     replay, given = replayed(Op("aten.neg.default", (LEFT,), {}, (OUT,)))
     copied = replay.view(LEFT)
