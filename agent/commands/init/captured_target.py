@@ -4,7 +4,9 @@ Relies on `references.py` for the reference. A method of an autograd Function is
 and, where it was seen, backward: what forward saves is then checked by the gradients.
 """
 
-from collections.abc import Mapping, Sequence
+import ast
+import copy
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -12,12 +14,12 @@ from typing import Any
 
 from pgo_agent.agent.commands import origins
 from pgo_agent.agent.commands.init import cases as sizes
-from pgo_agent.agent.commands.init import program_text, references, render
+from pgo_agent.agent.commands.init import inlined, program_text, references, render
 from pgo_agent.agent.commands.init.captured_calls import Captured
 from pgo_agent.agent.commands.init.captured_inputs import Inputs, flops, moved
 from pgo_agent.agent.commands.init.cases import Guess
 from pgo_agent.agent.commands.init.seen import tensor, tensors
-from pgo_agent.agent.kernel_part import blocks
+from pgo_agent.agent.kernel_part import Block, blocks
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.target import CONTRACT
 
@@ -214,9 +216,29 @@ def _reference(captured: Captured) -> tuple[list[str], str, Mapping[str, float]]
 
 
 def _without(module: str, captured: Captured) -> str:
-    """Return what the reference needs of the test's module, but for what the kernel part has already."""
+    """Return what the reference needs of the test's module, but for what the kernel part has already: an import of the
+    launcher after it would put the package's own in place of the candidate's."""
     names = {"torch", *(n for b in captured.needed for n in b.names)}
-    return "".join(b.text for b in blocks(module) if not b.names or b.names - names).strip("\n") if module else ""
+    kept = [b for b in blocks(module) if not b.names or b.names - names] if module else []
+    parts = [p for b in kept for p in (_imported(b, names, captured) if b.imports else [b])]
+    return "\n\n\n".join(p.text.strip("\n") for p in parts if not p.names or p.names - names).strip("\n")
+
+
+def _imported(part: Block, names: Collection[str], captured: Captured) -> list[Block]:
+    return inlined.own(captured.path, _less(part, names), captured.modules)
+
+
+def _less(part: Block, names: Collection[str]) -> str:
+    """Return a part of a module; an import without those names."""
+    if not part.imports or not part.names & set(names):
+        return part.text
+    lines = list[str]()
+    for node in part.nodes:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            node = copy.copy(node)
+            node.names = [a for a in node.names if (a.asname or a.name.partition(".")[0]) not in names]
+            lines += [ast.unparse(node)] if node.names else []
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _together(modules: Sequence[str], lines: str) -> str:

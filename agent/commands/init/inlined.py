@@ -52,6 +52,13 @@ def needed(path: Path, text: str, names: set[str], modules: Modules, imports: Se
     return [_block(operators.replaced(b.text, inliner.operators)) for b in inliner.result if not inliner.idle(b)]
 
 
+def own(path: Path, text: str, modules: Modules) -> list[Block]:
+    """Return imports of a file as blocks, with what they bring from modules that only the user has."""
+    inliner = _Inliner(Modules(frozenset(), frozenset(), modules.repository))
+    inliner.bring(path.resolve(), _block(text))
+    return inliner.result
+
+
 class _Inliner:
     def __init__(self, modules: Modules) -> None:
         self.modules = modules

@@ -26,6 +26,10 @@ def shifted(X, n, BLOCK: tl.constexpr):
 HOST = """import torch
 
 
+def expected(x):
+    return x * 3.0 + 1.0
+
+
 def moved(x):
     from . import kernels as own, usual
 
@@ -39,10 +43,10 @@ def moved(x):
     return y
 """
 PROGRAM = """import torch
-from ops.host import moved
+from ops.host import expected, moved
 
 x = torch.randn(300, 500, device="cuda")
-torch.testing.assert_close(moved(x), x * 3.0 + 1.0)
+torch.testing.assert_close(moved(x), expected(x))
 """
 
 
@@ -70,6 +74,13 @@ def test_a_kernel_is_not_mistaken_for_a_local_function_of_its_name(made: tuple[P
     folder, _ = made
     text = (folder / "t.py").read_text()
     assert "own_scaled = scaled\n" in text and "        own_scaled[(blocks(x.numel(), WIDTH),)]" in text
+
+
+def test_what_the_reference_needs_brings_no_other_launcher_after_the_targets_own(made: tuple[Path, Done]) -> None:
+    folder, _ = made
+    text = (folder / "t.py").read_text()
+    assert "def expected" in text and "import expected" not in text, "what only the user has comes into the target"
+    assert text.count("def moved") == 1 and "import moved" not in text, "or a candidate would have no effect"
 
 
 def test_such_a_target_is_checked_and_right(made: tuple[Path, Done]) -> None:
