@@ -131,6 +131,19 @@ def _check_names(target: Target) -> None:
         where = target.path if missing == ["kernel"] else target.contract_path
         raise TargetFault(f"{where} does not define: {', '.join(missing)}", f"add to the file:\n     {listed}")
     _ = target.in_place  # readable
+    _check_replaced(target)
+
+
+def _check_replaced(target: Target) -> None:
+    """Raise TargetFault where an import replaces a function of the kernel part: no candidate of it would be run."""
+    lines = dict[str, int]()
+    for node in parse(target.source, str(target.path)).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            lines[node.name] = node.lineno
+        elif isinstance(node, ast.Import | ast.ImportFrom) and (again := sorted(names_of(node) & lines.keys())):
+            name, where = again[0], f"{target.path}:{node.lineno}"
+            problem = f"{where}: {name} is imported, and replaces the one of line {lines[name]}: that is never run"
+            raise TargetFault(problem, f"import it under another name, or leave out one {name}")
 
 
 def _in_place(contract: ast.Module, path: Path) -> tuple[str, ...]:

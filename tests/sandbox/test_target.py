@@ -100,6 +100,16 @@ def test_an_imported_name_counts_as_defined(tmp_path: Path) -> None:
     assert target.read(_file(tmp_path, text)).source == text
 
 
+def test_an_import_that_replaces_a_function_of_the_kernel_part_is_told(tmp_path: Path) -> None:
+    """Else every change of that function would be found right, for it is never run."""
+    file = tmp_path / "scaled.py"
+    file.write_text(KERNEL + "from package import expected, _blocks\n" + CONTRACT)
+    with pytest.raises(TargetFault, match=r"scaled.py:\d+: _blocks is imported, and replaces the one of line 10"):
+        target.read(file)
+    file.write_text("from package import _blocks\n" + KERNEL + CONTRACT)
+    target.read(file)
+
+
 def test_a_file_that_is_not_python_is_told_with_its_line(tmp_path: Path) -> None:
     path = _file(tmp_path, "import torch\n\ndef kernel(:\n")
     with pytest.raises(UsageFault) as caught:
