@@ -25,7 +25,7 @@ NAME = "compiled"
 
 def proposals(ctx: Context) -> Iterator[NewCandidate]:
     """Yield at most one candidate for each way to trace the reference. Why there is none is recorded as skipped."""
-    if ctx.gpu is None or _asked(ctx):
+    if ctx.gpu is None or not ctx.settings.compiler or _asked(ctx):
         return
     for made in _made(ctx):
         if isinstance(made, Skipped):

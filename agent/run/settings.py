@@ -127,6 +127,10 @@ class RunSettings:
             SEARCH,
         ),
     ] = False
+    compiler: Annotated[
+        bool,
+        Option("Do not propose what PyTorch's compiler writes for reference() (it is where a GPU measures).", SEARCH),
+    ] = True
     sandbox: Annotated[
         str,
         Option("auto, bubblewrap, landlock or none.", EVERY, variable="PGO_AGENT_SANDBOX", of_machine=True),

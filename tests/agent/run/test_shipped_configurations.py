@@ -14,7 +14,19 @@ from tests.agent import made_up
 from tests.agent.command_line import FOR_CACHES, Done, pgo, write
 
 LABEL = "BLOCK=1024 num_warps=4 num_stages=3"  # of add.py's own list
-RUN = ("optimize", "add.py", "--case", "1m", "--candidates", "1", "--profile", "none", "--judge", "spool:box")
+RUN = (
+    "optimize",
+    "add.py",
+    "--case",
+    "1m",
+    "--candidates",
+    "1",
+    "--profile",
+    "none",
+    "--judge",
+    "spool:box",
+    "--no-compiler",
+)
 PROBLEM = "wrong: output 0: max error 0.1 above 0.01"
 
 

@@ -26,7 +26,7 @@ SETTINGS = st.builds(
     tokens=st.none() | st.integers(0), money=st.none() | SECONDS, gpu_seconds=st.none() | SECONDS,
     profile_visibility=st.sampled_from(ProfileVisibility), seed=st.integers(0), interpreting=st.none() | SECONDS,
     alone=st.booleans(), memcheck=st.booleans(), second_assembler=st.booleans(), prompt_tokens=st.integers(1),
-    compile_reference=st.booleans(),
+    compile_reference=st.booleans(), compiler=st.booleans(),
 )  # fmt: skip
 FACTS = st.builds(
     RunFacts,
@@ -44,7 +44,7 @@ RECORD = {  # as runs were recorded when settings were no class yet
     "insight": "counters", "drop_wrong": False, "alone": True, "gpus": None, "triton": "3.6.0",
     "pgo_agent": {"version": "0.1.0", "commit": "c"}, "prices": {"tiny": [1.25, 10.0]},
 }  # fmt: skip
-LATER = {"compile_reference": False}  # settings since then
+LATER = {"compile_reference": False, "compiler": True}  # settings since then
 
 
 @given(SETTINGS, FACTS)
