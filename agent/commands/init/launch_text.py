@@ -1,14 +1,14 @@
 """The text of launches: numbers in it that are sizes become sizes, and numbers that choose how to launch stay.
 
 A block size may equal a size by chance, so what a launch gives for `tl.constexpr` stays, as do divisors and numbers
-that have a name. Relies on `program_text.Renamed`.
+that have a name. Relies on `substitution.Renamed`.
 """
 
 import ast
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pgo_agent.agent.commands.init.program_text import Renamed
+from pgo_agent.agent.commands.init.substitution import Renamed
 
 _DIVIDING = ("cdiv", "next_power_of_2", "ceil_div")
 Constants = Mapping[str, tuple[frozenset[str], frozenset[int]]]  # kernel -> its constants by name and by place

@@ -16,6 +16,7 @@ from pgo_agent.agent.commands.init.cases import LARGE
 from pgo_agent.agent.commands.init.launch_text import LaunchText
 from pgo_agent.agent.commands.init.program_text import Made
 from pgo_agent.agent.commands.init.seen import Bare, Call, Site, Tensor, tensor, tensors
+from pgo_agent.agent.commands.init.substitution import Renamed
 from pgo_agent.sandbox import parsing
 
 TOP = "<module>"  # what Python calls the code of a module
@@ -108,7 +109,7 @@ class _Maker:
 
     def _made(self, name: str, given: Mapping[str, str]) -> Made | None:
         value: list[ast.expr] = [ast.Name(name, ast.Load())]
-        return program_text.cut(self.text, self.function, self.site.line, value, program_text.Renamed(given, {}), given)
+        return program_text.cut(self.text, self.function, self.site.line, value, Renamed(given, {}), given)
 
     @cached_property
     def _made_inside(self) -> set[str]:

@@ -12,8 +12,8 @@ from pgo_agent.agent.commands.init import cases as sizing
 from pgo_agent.agent.commands.init import program_text
 from pgo_agent.agent.commands.init.captured_calls import Captured
 from pgo_agent.agent.commands.init.cases import LARGE, NUMBER
-from pgo_agent.agent.commands.init.program_text import Renamed
 from pgo_agent.agent.commands.init.seen import Tensor, tensor
+from pgo_agent.agent.commands.init.substitution import Renamed
 from pgo_agent.sandbox import parsing
 
 DEVICE = "generator.device"

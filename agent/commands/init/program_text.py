@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pgo_agent.agent import free_names
 from pgo_agent.agent.commands.init import renaming
 from pgo_agent.agent.commands.init.scan import is_kernel
+from pgo_agent.agent.commands.init.substitution import First, Renamed, flattened
 from pgo_agent.agent.kernel_part import blocks, used_by
 from pgo_agent.sandbox import parsing
 from pgo_agent.sandbox.target import CONTRACT, names_of
@@ -62,7 +63,7 @@ def cut(
     function: ast.FunctionDef | None,
     line: int,
     values: Sequence[ast.expr],
-    renamed: "Renamed",
+    renamed: Renamed,
     free: Collection[str] = (),
     turn: Mapping[str, str] | None = None,
     kept: Collection[int] = (),
@@ -75,8 +76,8 @@ def cut(
     variables of loops around the line, in the turn that is meant. `kept`: lines whose statements are wanted anyway.
     `late`: names that mean something else in the lines after `since`, and are not given there.
     """
-    renamed.given |= {_flattened(n): e for n, e in renamed.given.items() if "." in n}
-    given, first = set(renamed.given), _First(renamed.given, turn or {})
+    renamed.given |= {flattened(n): e for n, e in renamed.given.items() if "." in n}
+    given, first = set(renamed.given), First(renamed.given, turn or {})
     flat = _flat(function.body if function else _running(parsing.module(text), given), line)
     listed = [one for s in flat if s.lineno < line or _holds(s, kept) for one in _one_by_one(s)]
     statements = [first.visit(copy.deepcopy(s)) for s in listed]
@@ -230,74 +231,3 @@ def _root(node: ast.expr) -> str:
 def _called(node: ast.AST) -> set[str]:
     calls = (n.func for n in ast.walk(node) if isinstance(n, ast.Call))
     return {f.attr if isinstance(f, ast.Attribute) else f.id for f in calls if isinstance(f, ast.Attribute | ast.Name)}
-
-
-def _flattened(dotted: str) -> str:
-    return dotted.replace(".", "__")
-
-
-def _outer(names: Mapping[str, str], function: ast.FunctionDef) -> dict[str, str]:
-    """Return those names that do not mean an argument of a function in it."""
-    own = {a.arg for a in ast.walk(function) if isinstance(a, ast.arg)}
-    return {n: text for n, text in names.items() if n not in own}
-
-
-class _First(ast.NodeTransformer):
-    """Attributes that are given by names, and variables of loops by what they were in one turn."""
-
-    def __init__(self, given: Mapping[str, str], turn: Mapping[str, str]) -> None:
-        self.given, self.turn = given, turn
-
-    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
-        if (text := ast.unparse(node)) in self.given:
-            return ast.copy_location(ast.Name(_flattened(text), ast.Load()), node)
-        self.generic_visit(node)
-        return node
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        if isinstance(node.ctx, ast.Load) and node.id in self.turn:
-            return ast.copy_location(parsing.expression(self.turn[node.id]), node)
-        return node
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
-        around, self.turn = self.turn, _outer(self.turn, node)
-        self.generic_visit(node)
-        self.turn = around
-        return node
-
-
-class Renamed(ast.NodeTransformer):
-    """Names of the program and its numbers, by expressions of the target. What divides whole numbers is hardly a size:
-    of those only `divisors` are replaced."""
-
-    def __init__(
-        self, given: Mapping[str, str], numbers: Mapping[float, str], divisors: Collection[float] = ()
-    ) -> None:
-        self.given, self.numbers, self.divisors = dict(given), numbers, divisors
-
-    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
-        node.left = self.visit(node.left)
-        by = node.right.value if isinstance(node.right, ast.Constant) else None
-        if not isinstance(node.op, ast.FloorDiv | ast.Mod) or by is None or by in self.divisors:
-            node.right = self.visit(node.right)
-        return node
-
-    def visit_Constant(self, node: ast.Constant) -> ast.expr:
-        number = node.value if isinstance(node.value, int | float) and not isinstance(node.value, bool) else None
-        known = None if number is None else self.numbers.get(number)
-        return node if known is None else ast.copy_location(parsing.expression(known), node)
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        known = self.given.get(node.id)
-        if known is None:
-            return node
-        if isinstance(node.ctx, ast.Load):
-            return ast.copy_location(parsing.expression(known), node)
-        return ast.copy_location(ast.Name(known, node.ctx), node) if known.isidentifier() else node
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
-        node.name = self.given.get(node.name, node.name)
-        around, self.given = self.given, _outer(self.given, node)
-        self.generic_visit(node)
-        self.given = around
-        return node

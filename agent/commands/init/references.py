@@ -13,8 +13,8 @@ from typing import Any
 from pgo_agent.agent.commands.init import cases as sizing
 from pgo_agent.agent.commands.init import program_text
 from pgo_agent.agent.commands.init.cases import LARGE
-from pgo_agent.agent.commands.init.program_text import Renamed
 from pgo_agent.agent.commands.init.seen import Call, Check, Made, Tensor, made, tensor
+from pgo_agent.agent.commands.init.substitution import Renamed
 from pgo_agent.sandbox import parsing
 
 Values = Mapping[str, Any]  # argument -> its value, as JSON holds it
