@@ -141,6 +141,15 @@ class Captured:
                     found.setdefault(*taken)
         return found
 
+    @cached_property
+    def unchecked(self) -> list[int]:
+        """Results that the program compares with nothing, by their place, where it does compare others. A candidate may
+        not leave them out. What is returned as it was given is no result."""
+        call = self.calls[0]
+        given = {t.storage for n, v in call.given.items() if n not in self.changed for t in tensors(v)}
+        places = (i for i, t in enumerate(tensors(call.result)) if t.storage not in given and t.elements)
+        return [i for i in places if i not in self.expected] if self.expected else []
+
     @property
     def gradients(self) -> list[str]:
         return list(self.backward.given) if self.backward else []

@@ -130,7 +130,7 @@ def _body(captured: Captured) -> list[str]:
     results = ["*(t for t in out if isinstance(t, torch.Tensor))" if several else "out"]
     if several and captured.backward is None and (compared := captured.expected):
         places = [i for i, v in enumerate(call.result["list"]) if tensor(v) is not None]
-        results = [f"out[{places[i]}]" for i in sorted(compared) if i < len(places)]
+        results = [f"out[{places[i]}]" for i in sorted({*compared, *captured.unchecked}) if i < len(places)]
     if captured.backward:
         lines += [f"gradients = {captured.name}.backward(ctx, {', '.join(captured.gradients)})"]
         of = [n if n in captured.arguments and tensor(v) else "None" for n, v in call.given.items()]
@@ -142,10 +142,11 @@ def _body(captured: Captured) -> list[str]:
 
 
 def _plain_body(captured: Captured) -> list[str]:
-    """Return the call, and what of its results is compared: all, where the program compares none of them."""
+    """Return the call, its results, and what is compared of what it changes: all, where nothing is compared."""
     call, text = captured.calls[0], f"{captured.name}({_passed(captured)})"
     results, outputs = tensors(call.result), captured.given_back(captured.calls[0])
-    compared, returned = set(captured.expected) or set(range(len(outputs))), {t.storage for t in results}
+    compared = {*captured.expected, *captured.unchecked} or set(range(len(outputs)))
+    returned = {t.storage for t in results}
     written = [n for n in captured.changed if n in call.given]
     names = [n for n in written if not {t.storage for t in tensors(call.given[n])} & returned]
     changed = [references.expression(leaf) for n in names for leaf, _ in sizes.leaves(n, call.given[n])]
@@ -192,7 +193,14 @@ def _reference(captured: Captured) -> tuple[list[str], str, Mapping[str, float]]
     parts = [found[i] for i in sorted(found)]
     apart = program_text.apart([(e.body, e.value) for e in parts])
     lines = [line for part in dict.fromkeys(part for body, _ in apart for part in body) for line in part.split("\n")]
-    value = ", ".join(v for _, v in apart)
+    values = dict(zip(sorted(found), (v for _, v in apart), strict=True))
+    if captured.unchecked:
+        which = ", ".join(str(i) for i in captured.unchecked)
+        lines.insert(
+            0,
+            f'raise NotImplementedError("result {which}, which the program compares with nothing")  {render.TO_WRITE}',
+        )
+    value = ", ".join(values.get(i, "None") for i in sorted({*found, *captured.unchecked}))
     module = "\n\n\n".join(e.module.strip("\n") for e in parts if e.module.strip())
     if captured.backward is None:
         return [*lines, f"return {value}"], _without(module, captured), parts[0].bounds

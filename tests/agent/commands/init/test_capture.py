@@ -335,3 +335,36 @@ def test_a_list_that_a_launcher_changes_by_torch_is_named_and_atomic_sums_of_flo
     assert done.code == 0, done.err
     assert 'IN_PLACE = ("xs",)' in text and "clone" not in text
     assert "NONDETERMINISTIC = True" in text
+
+
+SUMMED = """import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _summed(X, Y, T, N, BLOCK: tl.constexpr):
+    row, i = tl.program_id(0), tl.arange(0, BLOCK)
+    x = tl.load(X + row * N + i, i < N, 0.0)
+    tl.store(Y + row * N + i, 2 * x, i < N)
+    tl.store(T + row, tl.sum(x))
+
+
+def summed(x):
+    y, total = torch.empty_like(x), x.new_empty(x.shape[0])
+    _summed[(x.shape[0],)](x, y, total, x.shape[1], triton.next_power_of_2(x.shape[1]))
+    return total, x, y
+
+
+x = torch.randn(300, 100, device="cuda")
+_, _, y = summed(x)
+torch.testing.assert_close(y, 2 * x)
+"""
+
+
+def test_a_result_that_the_program_compares_with_nothing_is_to_write_and_may_not_be_left_out(tmp_path: Path) -> None:
+    done = captured(tmp_path, "summed", SUMMED, "--", "python", "summed.py")
+    text = (tmp_path / "summed_target.py").read_text()
+    assert done.code == 0 and "1 lines to write" in done.out, done.out + done.err
+    assert "return results[0], results[2]" in text and "result 0, which the program compares with nothing" in text
+    assert "return None, " in text
