@@ -56,9 +56,17 @@ def _cut(text: str) -> tuple[Block, ...]:
         after = spans[i + 1][0] - 1 if i + 1 < len(spans) else len(lines)
         tail = [j for j in range(last, after) if lines[j].strip() and lines[j][0] in " \t"]  # comments of its body
         end = max(tail, default=last - 1) + 1 if i + 1 < len(spans) else after
-        result.append(block("".join(lines[begin:end]), nodes))
+        part = "".join(lines[begin:end])
+        result.append(Block(part, tuple(nodes), *_mentions(part)))
         begin = end
     return tuple(result)
+
+
+@lru_cache(maxsize=2048)
+def _mentions(part: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Return what a block of a file defines, and what it uses of it: candidates have most blocks of their parents."""
+    alone = block(part, parsing.module(part).body)
+    return alone.names, alone.loads
 
 
 def _spans(tree: ast.Module) -> list[tuple[int, int, list[ast.stmt]]]:

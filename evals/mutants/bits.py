@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pgo_agent.agent.run.settings import DEFAULT_DEVICE, RunSettings
+from pgo_agent.sandbox.isolation import box
 
 SEEDS = 6  # of plain inputs of each case
 SECONDS = 240.0  # of one kernel on all of them
@@ -24,9 +25,12 @@ def compare(target: Path, first: str, second: str, settings: RunSettings, folder
     {error} when they cannot be compared: one of them raises, or does not end.
     """
     request = {"target": str(target), "texts": [first, second], "device": settings.device or DEFAULT_DEVICE}
-    (folder / "bits.json").write_text(json.dumps(request | {"sandbox": settings.sandbox, "python": settings.python}))
+    request |= {"sandbox": settings.sandbox, "python": settings.python}
+    forks = box.choose(settings.sandbox, settings.python).prepare(box.INTERPRETER)
+    (folder / "bits.json").write_text(json.dumps(request | {"forks": forks}))
     command = [sys.executable, "-m", "pgo_agent.evals.mutants.bits", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    lent = () if forks is None else (forks,)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, pass_fds=lent)
     if done.returncode:
         return {"error": (done.stderr.strip().splitlines() or ["it ended"])[-1][:300]}
     return dict(json.loads(done.stdout.splitlines()[-1]))
@@ -36,6 +40,8 @@ def main(folder: Path) -> None:
     from pgo_agent.sandbox import target
 
     request = json.loads((folder / "bits.json").read_text())
+    if request["forks"] is not None:
+        box.choose(request["sandbox"], request["python"]).borrow(box.INTERPRETER, request["forks"])
     subject = target.read(Path(request["target"]))
     module = target.load(subject.contract_path, "pgo_target")
     trials = dict(_inputs(module))
@@ -67,7 +73,6 @@ def _outputs(request: dict[str, Any], of: Any, text: str, trials: dict[str, Any]
     """Return what a kernel gives, by the inputs' names and for each of its configurations."""
     from pgo_agent.sandbox.build.trace_and_compile import place
     from pgo_agent.sandbox.interpreter import tensors
-    from pgo_agent.sandbox.isolation import box
 
     folder.mkdir()
     _, candidate = place(folder, of, text)
