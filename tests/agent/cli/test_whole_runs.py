@@ -4,6 +4,7 @@ import json
 import re
 import signal
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -71,32 +72,46 @@ def test_two_runs_in_one_workspace_do_not_mix(tmp_path: Path) -> None:
         first.communicate()
 
 
-def test_a_run_says_where_its_threads_stand_and_goes_on(tmp_path: Path) -> None:
-    write(tmp_path)
-    run = begin(*SHORT, cwd=tmp_path)
-    said = [next(run.stderr) for _ in range(3)]
-    for line in run.stderr:
-        said.append(line)
-        if "building" in line or "judging" in line:  # its threads may have begun by now, or not yet
-            run.send_signal(signal.SIGUSR1)
-    run.communicate()
-    assert run.returncode == 0
-    assert "thread MainThread:\n" in said and any(re.match(r"thread (?!Main)\w+", line) for line in said)
-    assert any("judging" in line for line in said)
+@dataclass(frozen=True)
+class GoneOn:
+    """A run that was interrupted, and its second session, which was asked where its threads stand."""
+
+    folder: Path
+    begun: str  # what it does at last when it is interrupted
+    code: int
+    resumed: int  # how that ended
+    said: list[str]
 
 
-def test_ctrl_c_names_the_command_that_goes_on_and_it_does(tmp_path: Path, whole: Whole) -> None:
-    write(tmp_path)
-    run = begin(*SHORT, cwd=tmp_path)
+@pytest.fixture(scope="module")
+def gone_on(tmp_path_factory: pytest.TempPathFactory) -> GoneOn:
+    folder = tmp_path_factory.mktemp("interrupted")
+    write(folder)
+    run = begin(*SHORT, cwd=folder)
     begun = [next(run.stderr) for _ in range(3)]  # there is a run, and it builds
-    time.sleep(2)
+    time.sleep(0.5)
     run.send_signal(signal.SIGINT)
     _, err = run.communicate(timeout=10)  # what is being built then is waited for by nobody
-    assert "building the kernel as shipped" in begun[2]
-    assert run.returncode == 130
     resume = err.strip().splitlines()[-1].split("pgo-agent ")[1].split()
-    assert pgo(*resume, cwd=tmp_path).code == 0
-    assert record(tmp_path) == whole.record
+    again, said = begin(*resume, cwd=folder), list[str]()
+    for line in again.stderr:
+        said.append(line)
+        if "building" in line or "judging" in line:  # its threads may have begun by now, or not yet
+            again.send_signal(signal.SIGUSR1)
+    again.communicate()
+    return GoneOn(folder, begun[2], run.returncode, again.returncode, said)
+
+
+def test_ctrl_c_names_the_command_that_goes_on_and_it_does(gone_on: GoneOn, whole: Whole) -> None:
+    assert "building the kernel as shipped" in gone_on.begun
+    assert (gone_on.code, gone_on.resumed) == (130, 0)
+    assert record(gone_on.folder) == whole.record
+
+
+def test_a_run_says_where_its_threads_stand_and_goes_on(gone_on: GoneOn) -> None:
+    said = gone_on.said
+    assert "thread MainThread:\n" in said and any(re.match(r"thread (?!Main)\w+", line) for line in said)
+    assert any("judging" in line for line in said)
 
 
 def test_a_complete_run_is_not_run_again(whole: Whole) -> None:
@@ -108,7 +123,7 @@ def test_ctrl_c_ends_a_profile_at_once(tmp_path: Path) -> None:
     write(tmp_path)
     run = begin("profile", "add.py", cwd=tmp_path)
     assert wait_for((tmp_path / ".pgo-agent" / "pgo.db").exists, 30)
-    time.sleep(1)  # it builds
+    time.sleep(0.5)  # it builds
     run.send_signal(signal.SIGINT)
     _, err = run.communicate(timeout=10)
     assert run.returncode == 130 and "interrupted; nothing is lost" in err
