@@ -40,6 +40,7 @@ IMPORTS = (
     "pgo_agent.agent.views.show",
     "tests.agent.made_up",
     "tests.agent.many",
+    "tests.sandbox.spool_worker",
 )
 BOXED = ("pgo_agent.sandbox.tracer", "pgo_agent.sandbox.compiler", INTERPRETER)
 _PDEATHSIG = 1

@@ -22,6 +22,8 @@ from pgo_agent.sandbox.judge.spool.folder import (
 )
 from pgo_agent.sandbox.judge.spool.protocol import Answer, Request
 
+from tests.agent.command_line import Done, pgo
+from tests.sandbox import spool_worker
 from tests.sandbox.judge.test_gpu_judge import end
 from tests.sandbox.processes import alive, below
 
@@ -44,15 +46,15 @@ class Spool:
         """As a run does that begins or is resumed."""
         judge.begin("subject-1", self.contents, lambda *_: True)
 
-    def command(self, *args: str, gpus: str = "none", subject: Path | None = None) -> list[str]:
-        named = ["--spool", str(self.root), "--target", str(subject or self.subject), "--gpus", gpus, *args]
-        return [sys.executable, "-B", "-m", "pgo_agent.sandbox.judge", *named]
+    def arguments(self, *args: str, gpus: str = "none", subject: Path | None = None) -> list[str]:
+        return ["--spool", str(self.root), "--target", str(subject or self.subject), "--gpus", gpus, *args]
 
-    def once(self, **kwargs: Any) -> "subprocess.CompletedProcess[str]":
+    def command(self, *args: str, **kwargs: Any) -> list[str]:
+        return [sys.executable, "-B", "-m", "pgo_agent.sandbox.judge", *self.arguments(*args, **kwargs)]
+
+    def once(self, **kwargs: Any) -> Done:
         """A worker that answers what is there."""
-        return subprocess.run(
-            self.command("--once", **kwargs), capture_output=True, text=True, check=False, timeout=300
-        )
+        return pgo(*self.arguments("--once", **kwargs), cwd=self.root.parent, program=spool_worker.__name__)
 
     @contextmanager
     def working(self, *args: str, **kwargs: Any) -> Iterator["subprocess.Popen[str]"]:

@@ -50,7 +50,7 @@ def test_half_a_request_is_none_until_the_rest_is_there(spool: Spool, keep: floa
     path, whole = spool.asked(request), request.as_bytes()
     path.write_bytes(whole[: int(keep * len(whole))])
     done = spool.once()
-    assert "000001" in done.stderr and "cannot be answered yet: is not whole" in done.stderr
+    assert "000001" in done.err and "cannot be answered yet: is not whole" in done.err
     assert spool.answer(request) is None
     path.write_bytes(whole)
     spool.once()
@@ -69,11 +69,11 @@ def test_a_request_waits_for_all_that_it_names(spool: Spool, folder: str, left: 
     file.unlink()
     if left is not None:
         file.write_bytes(left)
-    said = spool.once().stderr
+    said = spool.once().err
     assert f"{folder}/{file.name} is not {'whole' if left is not None else 'there'}" in said
     assert len(spool.folder.answered()) == 1  # hello
     file.write_bytes(whole)
-    assert "final refused: the target" in spool.once().stderr
+    assert "final refused: the target" in spool.once().err
 
 
 @pytest.mark.parametrize("keep", [0.0, 0.5, 0.99])
@@ -138,7 +138,7 @@ def test_what_is_no_request_is_refused_and_the_next_one_is_answered(spool: Spool
     names = {what: put(spool, **changes) for what, changes in HOSTILE.items()}
     (spool.root / REQUESTS / "000000-not-a-request.json").write_text("{}")
     done = spool.once()
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     for what, sha in names.items():
         said = json.loads(spool.folder.answer(sha))
         assert said["kind"] == "refused" and "this is no request" in said["said"]["message"], what
@@ -148,7 +148,7 @@ def test_what_is_no_request_is_refused_and_the_next_one_is_answered(spool: Spool
 def test_a_deeply_nested_request_ends_no_worker(spool: Spool) -> None:
     spool.folder.make()
     spool.folder.ask(b'{"a":' * 100_000)
-    assert "this is no request: not JSON" in spool.once().stderr
+    assert "this is no request: not JSON" in spool.once().err
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
@@ -170,7 +170,7 @@ def test_a_request_that_is_a_link_a_pipe_or_too_large_is_never_read(spool: Spool
     os.mkfifo(pipe)
     with large.open("wb") as file:
         file.truncate(1 << 40)
-    assert spool.once().stderr.count("this is no request") == 3
+    assert spool.once().err.count("this is no request") == 3
 
 
 @pytest.mark.parametrize("how", ["link", "pipe", "folder"])

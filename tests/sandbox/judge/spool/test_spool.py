@@ -41,7 +41,7 @@ def test_hello_is_answered_with_what_the_judge_process_says_of_its_machine(spool
     request = spool.hello("subject-1")
     done = spool.once()
     answer = spool.answer(request)
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     assert answer is not None and (answer.kind, answer.environment.gpu) == ("answer", None)
     assert answer.environment.torch and answer.seconds > 0
 
@@ -58,7 +58,7 @@ def test_what_needs_a_gpu_is_refused_where_there_is_none(spool: Spool) -> None:
     with pytest.raises(Unanswered):
         judge.ask(Peaks("CASES/one"))
     done = spool.once()
-    assert "peaks refused: the machine that answers has no GPU" in done.stderr
+    assert "peaks refused: the machine that answers has no GPU" in done.err
     with pytest.raises(EnvironmentFault, match="refused"):
         judge.ask(Peaks("CASES/one"))
 
@@ -91,7 +91,7 @@ def test_a_target_that_cannot_be_imported_there_ends_the_worker_and_answers_noth
     spool.subject.write_text(spool.subject.read_text() + "import a_module_that_is_nowhere\n")
     request = spool.hello("subject-1")
     done = spool.once()
-    assert done.returncode == 2 and "a_module_that_is_nowhere" in done.stderr
+    assert done.code == 2 and "a_module_that_is_nowhere" in done.err
     assert spool.answer(request) is None and not spool.folder.read(CLAIMS, f"{request.sha}.json")
 
 
@@ -111,7 +111,7 @@ def test_a_second_worker_finds_nothing_left_to_answer(spool: Spool) -> None:
     request = spool.stranger()
     spool.once()
     first = (spool.root / ANSWERS / f"{request.sha}.json").read_bytes()
-    assert spool.once().stderr == ""
+    assert spool.once().err == ""
     assert (spool.root / ANSWERS / f"{request.sha}.json").read_bytes() == first
 
 
@@ -149,7 +149,7 @@ def test_two_workers_share_a_folder_and_answer_everything_once(spool: Spool) -> 
 def test_one_command_serves_several_gpus_by_a_process_for_each(spool: Spool) -> None:
     requests = [spool.stranger(f"stranger-{i}") for i in range(2)]
     done = spool.once(gpus="none,none")
-    assert (done.returncode, all(spool.answer(r) for r in requests)) == (0, True), done.stderr
+    assert (done.code, all(spool.answer(r) for r in requests)) == (0, True), done.err
 
 
 def begun(spool: Spool, request: Request, worker: "subprocess.Popen[str]") -> bool:
