@@ -1,15 +1,12 @@
 """Runs the real command line in a process of its own, on targets written into a folder of the test."""
 
 import atexit
-import contextlib
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -18,6 +15,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from tests.conftest import ROOT, TARGETS
+from tests.shared_builds import lend
 
 _FROM_THE_START = ("PYTHON", "LD_", "LC_", "LANG")  # variables that are read before a line of ours is
 _lock = threading.Lock()
@@ -134,20 +132,3 @@ def write(folder: Path, *changes: tuple[str, str], name: str = "add.py", alone: 
     if not alone:
         lend(folder / ".pgo-agent")
     return path
-
-
-def lend(workspace: Path) -> None:
-    """Let a workspace find what was built in others of this process of pytest, as runs that are made at once do."""
-    workspace.mkdir(exist_ok=True)
-    for name in ("artefacts", "builds"):
-        with contextlib.suppress(FileExistsError):
-            (workspace / name).symlink_to(_built() / name)
-
-
-@cache
-def _built() -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="pgo-built-"))
-    for name in ("artefacts", "builds"):
-        (folder / name).mkdir()
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder

@@ -45,7 +45,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def store(prepared: Path, tmp_path: Path) -> Iterator[Store]:
-    shutil.copytree(prepared, tmp_path / "w")
+    shutil.copytree(prepared, tmp_path / "w", symlinks=True)
     opened = Store(tmp_path / "w")
     yield opened
     opened.close()

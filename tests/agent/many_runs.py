@@ -90,6 +90,7 @@ def on(folder: Path, gpus: int, cache: Path | None = None, **control: Any) -> Ru
     folder.mkdir()
     write(folder, *FOR_CACHES, alone=cache is not None)
     if cache:
-        shutil.copytree(cache / ".pgo-agent", folder / ".pgo-agent", ignore=shutil.ignore_patterns("*.db*", "tmp"))
+        but = shutil.ignore_patterns("*.db*", "tmp")
+        shutil.copytree(cache / ".pgo-agent", folder / ".pgo-agent", symlinks=True, ignore=but)
     run.machine.control(**control)
     return run

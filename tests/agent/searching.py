@@ -29,6 +29,7 @@ from pgo_agent.sandbox.judge.machine import Environment
 from tests.agent.baselines import baseline, point
 from tests.agent.proposed import proposed
 from tests.conftest import TARGETS
+from tests.shared_builds import lend
 
 COVERED = coverage.of(cases=1)
 
@@ -42,7 +43,7 @@ _sum = "tl.load(x_ptr + at, mask=inside) + tl.load(y_ptr + at, mask=inside)"
 
 def prepare(root: Path) -> None:
     """A workspace with one run, `first-1`, whose baseline is the kernel as shipped."""
-    store, subject = Store(root), target.read(ADD)
+    store, subject = Store(lend(root)), target.read(ADD)
     built = Builder(subject, H200, box.choose(), store.contents, 2).build(SOURCE, {"CASES": ["1m"]}, None, 2)
     case, options = next(iter(built.choices.items()))
     points = [point(built, case, i, 1.0 + i) for i in range(len(options))]

@@ -37,7 +37,7 @@ class Builds:
 @pytest.fixture(scope="module")
 def builds(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Builds:
     root = tmp_path_factory.mktemp("novelty") / "w"
-    shutil.copytree(prepared, root)
+    shutil.copytree(prepared, root, symlinks=True)
     store = Store(root)
     ctx = searching.begin(store, "builds-1")
     made = {s: searching.built(ctx, s).build for s in (FIRST, RENAMED, OTHER, PLUS)}
@@ -49,7 +49,7 @@ def builds(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Builds:
 @pytest.fixture
 def store(builds: Builds, tmp_path: Path) -> Iterator[Store]:
     """A copy of it, as each test has its own former runs."""
-    shutil.copytree(builds.root, tmp_path / "w")
+    shutil.copytree(builds.root, tmp_path / "w", symlinks=True)
     opened = Store(tmp_path / "w")
     yield opened
     opened.close()

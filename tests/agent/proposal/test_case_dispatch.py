@@ -30,6 +30,7 @@ from pgo_agent.sandbox.isolation import box
 from tests.agent.baselines import baseline, point
 from tests.agent.composing import checked
 from tests.agent.proposed import proposed
+from tests.shared_builds import lend
 
 COVERED = coverage.of(cases=1)
 
@@ -115,7 +116,7 @@ def test_both_kernels_are_right_and_each_is_launched_where_it_should_be(tmp_path
     merged = both(source, faster(source), "x.shape[0] >= 1500")
     assert [s.kernel for s in sites(merged)] == ["_add", "_add_rewritten"]
     assert checked(ADD, merged).verdict == Verdict.CHECKED
-    builder = Builder(target.read(ADD), devices.find("h200"), box.choose(), ContentStore(tmp_path / "shelf"))
+    builder = Builder(target.read(ADD), devices.find("h200"), box.choose(), ContentStore(lend(tmp_path / "shelf")))
     built = builder.build(merged, {"SMALL": None}, 1)
     launched = {
         c: {built.statics[k]["name"] for o in options for k in o.kernels} for c, options in built.choices.items()

@@ -118,7 +118,7 @@ def won(folder: Path, candidate: str) -> None:
 
 
 def test_the_incumbent_is_profiled_again_after_a_win(run: Run, tmp_path: Path) -> None:
-    shutil.copytree(run.folder, tmp_path, dirs_exist_ok=True)
+    shutil.copytree(run.folder, tmp_path, symlinks=True, dirs_exist_ok=True)
     winner = run.of("candidate.proposed")[1]["candidate"]
     won(tmp_path, winner)
     with closing(sqlite3.connect(tmp_path / ".pgo-agent" / "pgo.db")) as db, db:

@@ -81,14 +81,14 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Done]:
     folder.mkdir()
     write(folder)
     done = pgo(*WIDE, *ELSEWHERE, "--no-wait", cwd=folder)
-    shutil.copytree(folder, folder.with_name("copy"))
+    shutil.copytree(folder, folder.with_name("copy"), symlinks=True)
     return Run(folder), done
 
 
 def restored(run: Run) -> Run:
     """As it was when it was suspended, in the same place: the record names the folder."""
     shutil.rmtree(run.folder)
-    shutil.copytree(run.folder.with_name("copy"), run.folder)
+    shutil.copytree(run.folder.with_name("copy"), run.folder, symlinks=True)
     return run
 
 
@@ -126,7 +126,7 @@ def finished(kept: tuple[Run, Done], tmp_path_factory: pytest.TempPathFactory) -
     run, first = kept
     done, rounds = restored(run).by_hand(first)  # workers take tests in any order: another may have left its marks
     copy = tmp_path_factory.mktemp("finished") / "run"
-    shutil.copytree(run.folder, copy)
+    shutil.copytree(run.folder, copy, symlinks=True)
     return Run(copy), done, rounds
 
 

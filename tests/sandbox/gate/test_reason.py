@@ -28,6 +28,7 @@ from pgo_agent.sandbox.judge.timing import decision as timing_verdict
 
 from tests.judges import judge_of
 from tests.sandbox.flag_kernels import step_of, tensor, ttgir_of
+from tests.shared_builds import lend
 
 ADD = Path(__file__).parents[2] / "kernels" / "add.py"
 HIDDEN = ["odd"]  # of that target
@@ -135,7 +136,7 @@ def test_a_model_does_not_hear_how_much_of_a_gain_counts_as_one(candidate: float
 
 
 def test_what_hangs_in_the_launch_of_a_held_out_case_is_told_as_no_more_than_that(tmp_path: Path) -> None:
-    contents = ContentStore(tmp_path)
+    contents = ContentStore(lend(tmp_path))
     kernel = {"name": "_grid", "files": {"ttgir": contents.put(ttgir_of("grid").encode(), "ttgir")}, "arch": 90}
     kernel |= {"launch_pdl": False, "launch_cooperative_grid": False, "shared": 0, "num_warps": 4, "num_ctas": 1}
     zero = {"op": "aten.zero_.default", "args": [tensor(2)], "out": [tensor(2)]}

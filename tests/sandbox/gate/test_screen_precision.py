@@ -11,6 +11,8 @@ from pgo_agent.sandbox.gate.reason import FAILS
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.isolation import box
 
+from tests.shared_builds import lend
+
 TARGET = """
 import torch
 import triton
@@ -58,7 +60,7 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> tuple[ContentStore, Bu
     folder = tmp_path_factory.mktemp("precision")
     path = folder / "product.py"
     path.write_text(TARGET)
-    found, contents = target.read(path), ContentStore(folder / "shelf")
+    found, contents = target.read(path), ContentStore(lend(folder / "shelf"))
     built = Builder(found, devices.find("h200"), box.choose(), contents).build(found.source, {"CASES": None}, 1)
     assert built.ok and not built.failures, built.failures
     return contents, built

@@ -15,6 +15,7 @@ from pgo_agent.sandbox.profile.static_profile import StaticProfile
 
 from tests.conftest import ROOT, TARGETS
 from tests.sandbox.profiling import profile_static
+from tests.shared_builds import lend
 
 
 def test_the_backend_of_the_guide_counts_the_ptx_of_a_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,7 +25,7 @@ def test_the_backend_of_the_guide_counts_the_ptx_of_a_kernel(tmp_path: Path, mon
     exec(compile(example, "backends.md", "exec"), made)
     monkeypatch.setattr(static, "BACKENDS", {**static.BACKENDS, "ptx": made["PTX"]})
     subject = target.read(TARGETS / "add.py")
-    bench = Workbench(Builder(subject, devices.find("h200"), box.choose(), ContentStore(tmp_path)))
+    bench = Workbench(Builder(subject, devices.find("h200"), box.choose(), ContentStore(lend(tmp_path))))
     built = bench.builder.build(subject.source, {"CASES": ["1m"]}, 1)
     (found,) = profile_static(bench, subject.source, built.bundle, "CASES/1m", None, "ptx").values()
     assert isinstance(found, StaticProfile)

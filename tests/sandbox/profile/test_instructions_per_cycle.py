@@ -28,6 +28,7 @@ from pgo_agent.sandbox.ttgir import reader
 
 from tests.sandbox import tracing
 from tests.sandbox.profile.test_instrumented_build import BUILT, FORWARD, GEMM, SPECIALIZED, placed
+from tests.shared_builds import lend
 
 NEVER_A_RECORDS = ("tensor", "float", "special", "convert", "exchange", "shared")  # kinds of instructions
 MOST_OF_A_RECORD = 11  # instructions between the reads of any empty scope that was seen, and one
@@ -36,7 +37,7 @@ MOST_OF_A_RECORD = 11  # instructions between the reads of any empty scope that 
 @pytest.fixture(scope="module")
 def gemm(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     """A GEMM's plain listing, and the counts of all its twins by their scopes."""
-    builder, (place,) = placed(GEMM, "even", ContentStore(tmp_path_factory.mktemp("shelf")), "SMALL")
+    builder, (place,) = placed(GEMM, "even", ContentStore(lend(tmp_path_factory.mktemp("shelf"))), "SMALL")
     bench = Workbench(builder)
     found = counted(bench, place)
     plain = nvidia.listing(bench, place.kernel)
@@ -178,7 +179,7 @@ def test_a_build_that_is_not_there_is_a_problem(gemm: SimpleNamespace) -> None:
 
 @pytest.mark.slow
 def test_a_scope_that_waits_for_a_barrier_is_refused_and_the_dots_beside_it_are_not(tmp_path: Path) -> None:
-    builder, (place,) = placed(SPECIALIZED, "d128-4k", ContentStore(tmp_path))
+    builder, (place,) = placed(SPECIALIZED, "d128-4k", ContentStore(lend(tmp_path)))
     bench = Workbench(builder)
     every = {s.name: s for part in planned(builder, place) for s in part.scopes}
     chosen = [s for s in every.values() if s.role == "default" and s.kind in (Kind.BARRIER_WAIT, Kind.DOT, Kind.ROLE)]
@@ -217,7 +218,7 @@ def twice(x):
 @pytest.mark.slow
 def test_arithmetic_that_shows_the_line_of_a_record_before_it_is_still_the_kernels(tmp_path: Path) -> None:
     """In attention's epilogue dozens of instructions have no line of their own: the record's is the last told."""
-    builder, (place,) = placed(FORWARD, "d64-4k", ContentStore(tmp_path))
+    builder, (place,) = placed(FORWARD, "d64-4k", ContentStore(lend(tmp_path)))
     bench = Workbench(builder)
     made = one_twin(builder, place, planned(builder, place)[2])
     listing = nvidia.listing(bench, made.kernel)
@@ -260,7 +261,7 @@ def test_code_that_differs_with_line_information_is_not_counted(gemm: SimpleName
 def test_empty_scopes_are_empty_and_tensor_instructions_are_all_found_in_every_shipped_kernel(
     name: str, tmp_path: Path
 ) -> None:
-    builder, places = placed(*BUILT[name], ContentStore(tmp_path))
+    builder, places = placed(*BUILT[name], ContentStore(lend(tmp_path)))
     bench = Workbench(builder)
     for place in places:
         plain = assemble_static.opcodes(nvidia.listing(bench, place.kernel).instructions)

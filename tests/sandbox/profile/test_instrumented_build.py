@@ -20,6 +20,7 @@ from pgo_agent.sandbox.ttgir import reader
 
 from tests.sandbox import tracing
 from tests.sandbox.profile.test_timeline_decode import Encoder
+from tests.shared_builds import lend
 
 ROOT = Path(__file__).parents[3]
 GEMM, FORWARD, BACKWARD = (ROOT / "kernels" / f"{n}.py" for n in ("gemm", "fa_fwd", "fa_bwd"))
@@ -45,7 +46,7 @@ def placed(path: Path, case: str, contents: ContentStore, cases: str = "CASES") 
 
 @pytest.fixture(scope="module")
 def gemm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Builder, KernelRef]:
-    builder, (place,) = placed(GEMM, "even", ContentStore(tmp_path_factory.mktemp("shelf")), "SMALL")
+    builder, (place,) = placed(GEMM, "even", ContentStore(lend(tmp_path_factory.mktemp("shelf"))), "SMALL")
     return builder, place
 
 
@@ -185,7 +186,7 @@ def test_early_returns_branches_and_while_loops_are_recorded_and_a_kernel_of_not
 def test_every_scope_of_a_shipped_kernel_is_recorded_by_some_twin_without_many_spills(
     name: str, tmp_path: Path
 ) -> None:
-    builder, places = placed(*BUILT[name], ContentStore(tmp_path))
+    builder, places = placed(*BUILT[name], ContentStore(lend(tmp_path)))
     for place in places:
         made, refused = instrumented_build.build(builder, place)
         assert made and not refused
@@ -199,7 +200,7 @@ def test_every_scope_of_a_shipped_kernel_is_recorded_by_some_twin_without_many_s
 
 @pytest.mark.slow
 def test_every_role_of_a_warp_specialized_kernel_reads_the_clock(tmp_path: Path) -> None:
-    builder, (place,) = placed(SPECIALIZED, "d128-4k", ContentStore(tmp_path))
+    builder, (place,) = placed(SPECIALIZED, "d128-4k", ContentStore(lend(tmp_path)))
     made, _ = instrumented_build.build(builder, place)
     roles = {"kernel", "default", "partition0", "partition1"}
     assert all({s.role for s in t.plan.scopes.scopes if s.kind is Kind.ROLE} == roles for t in made)

@@ -22,6 +22,7 @@ from pgo_agent.sandbox.profile.memo import Artefact
 from pgo_agent.sandbox.profile.static_profile import Line, Problem, StaticProfile
 
 from tests.sandbox.profiling import profile_static
+from tests.shared_builds import lend
 
 KERNELS = Path(__file__).parents[3] / "kernels"
 Profiled = Callable[[str, str, str], SimpleNamespace]
@@ -30,7 +31,7 @@ Profiled = Callable[[str, str, str], SimpleNamespace]
 @pytest.fixture(scope="session")
 def profiled(tmp_path_factory: pytest.TempPathFactory) -> Profiled:
     """(kernel, case, backend) -> profile of the case's first configuration, built once; with what it was built by."""
-    contents = ContentStore(tmp_path_factory.mktemp("profiled"))
+    contents = ContentStore(lend(tmp_path_factory.mktemp("profiled")))
 
     @cache
     def built(name: str, case: str) -> SimpleNamespace:
@@ -202,7 +203,7 @@ def test_what_is_not_there_is_named_with_what_is(
 @pytest.mark.slow
 def test_every_role_of_a_specialized_kernel_has_its_loop(tmp_path: Path) -> None:
     subject = target.read(KERNELS.parent / "evals" / "corpus" / "targets" / "attention_specialized.py")
-    bench = Workbench(Builder(subject, devices.find("h200"), box.choose(), ContentStore(tmp_path)))
+    bench = Workbench(Builder(subject, devices.find("h200"), box.choose(), ContentStore(lend(tmp_path))))
     built = bench.builder.build(subject.source, {"SMALL": None}, 1)
     ((case, _),) = built.choices.items()
     (p,) = profile_static(bench, subject.source, built.bundle, case).values()

@@ -22,6 +22,7 @@ from pgo_agent.sandbox.profile.timeline.types import Timeline
 
 from tests.sandbox.profile.test_instrumented_build import GEMM, placed
 from tests.sandbox.profile.test_timeline_decode import Encoder
+from tests.shared_builds import lend
 
 PER_PASS = 8
 
@@ -86,7 +87,7 @@ class Recorder:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    builder, (found,) = placed(GEMM, "even", ContentStore(tmp_path_factory.mktemp("shelf")), "SMALL")
+    builder, (found,) = placed(GEMM, "even", ContentStore(lend(tmp_path_factory.mktemp("shelf"))), "SMALL")
     return builder, found
 
 

@@ -24,6 +24,7 @@ from tests.conftest import ROOT
 from tests.marks import first_of
 from tests.sandbox import ttgir_samples
 from tests.sandbox.ttgir.test_reader import EDITS, _damaged, cpu_seconds_below
+from tests.shared_builds import lend
 
 SAMPLES = ("odd", "pipelined", "specialized")
 BARRIERS = ("gemm", "gemm_specialized", "persistent_flattened", "persistent_specialized", "cp_async")
@@ -47,7 +48,7 @@ EFFECT = re.compile(
 @pytest.fixture(scope="module")
 def shipped(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[Module]]:
     """The TTGIR of everything that a target launches in its public and small cases."""
-    contents = ContentStore(tmp_path_factory.mktemp("shelf"))
+    contents = ContentStore(lend(tmp_path_factory.mktemp("shelf")))
 
     @cache
     def of(path: str) -> list[Module]:

@@ -216,7 +216,7 @@ def test_a_run_that_another_process_holds_is_refused_with_its_holder(tmp_path: P
 def whole_add(tmp_path: Path, prepared: Path) -> Path:
     """A workspace with a run that was left in the middle."""
     folder = tmp_path / "held"
-    shutil.copytree(prepared, folder)
+    shutil.copytree(prepared, folder, symlinks=True)
     store = Store(folder)
     run = store.run("last")
     store.set_settings(run.id, replace(run.settings, sandbox="auto", judge="cpu", python=sys.executable), run.facts)

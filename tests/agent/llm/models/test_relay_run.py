@@ -82,7 +82,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Suspended:
     folder.mkdir()
     write(folder)
     done = pgo(*ASK, "--no-wait", cwd=folder)
-    shutil.copytree(folder, folder.with_name("copy"))
+    shutil.copytree(folder, folder.with_name("copy"), symlinks=True)
     return Suspended(folder, done)
 
 
@@ -90,7 +90,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Suspended:
 def suspended(kept: Suspended) -> Iterator[Suspended]:
     """As it was when it was suspended, in the same place: the record names the folder."""
     shutil.rmtree(kept.folder)
-    shutil.copytree(kept.folder.with_name("copy"), kept.folder)
+    shutil.copytree(kept.folder.with_name("copy"), kept.folder, symlinks=True)
     yield kept
 
 

@@ -20,6 +20,7 @@ from pgo_agent.sandbox.isolation import box
 from tests.agent.composing import HEADER, checked, outputs, reason, same_bits, taken
 from tests.agent.unalignable import LAUNCH, MADE, REFUSED, moved
 from tests.conftest import ROOT
+from tests.shared_builds import lend
 
 H200 = devices.find("h200")
 GEMM = ROOT / "kernels" / "gemm.py"
@@ -150,7 +151,7 @@ def kernel(x, phi):
 
 
 def test_loads_of_odd_rows_become_copies_that_run_ahead(tmp_path: Path) -> None:
-    gemm, contents = target.read(GEMM), ContentStore(tmp_path)
+    gemm, contents = target.read(GEMM), ContentStore(lend(tmp_path))
     made: dict[str, list[dict[str, Any]]] = {}
     for name, source in (("shipped", gemm.source), ("rewritten", rewritten())):
         built = Builder(gemm, H200, box.choose(), contents).build(source, {"CASES": ["ragged"]}, 1)

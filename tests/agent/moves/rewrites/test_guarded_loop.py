@@ -16,6 +16,7 @@ from pgo_agent.sandbox.isolation import box
 
 from tests.agent.composing import checked, outputs, random, reason, same_bits, swiglu
 from tests.conftest import ROOT
+from tests.shared_builds import lend
 
 H200 = devices.find("h200")
 GEMM = ROOT / "kernels" / "gemm.py"
@@ -149,7 +150,7 @@ def test_a_rewritten_kernel_is_right_on_all_small_cases(name: str) -> None:
 def test_ptxas_serializes_the_product_before_and_not_behind_the_test(tmp_path: Path) -> None:
     source = GEMM.read_text()
     config = {"BLOCK_M": 128, "BLOCK_N": 256, "BLOCK_K": 64, "GROUP_M": 8, "num_warps": 8, "num_stages": 3}
-    builder = Builder(target.read(GEMM), H200, box.choose(), ContentStore(tmp_path))
+    builder = Builder(target.read(GEMM), H200, box.choose(), ContentStore(lend(tmp_path)))
     profiles = []
     for text in (source, rewritten(source, "_gemm")):
         built = builder.build(with_configs(text, sites(text)[0], [config]), {"CASES": ["4k-bt-bf16"]}, 1)

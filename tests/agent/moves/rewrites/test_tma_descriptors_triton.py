@@ -21,6 +21,7 @@ from tests.agent.composing import checked, outputs, same_bits, taken
 from tests.agent.descriptor_forms import FORMS
 from tests.agent.descriptor_kernels import body, file_of, rewritten, together
 from tests.conftest import ROOT
+from tests.shared_builds import lend
 
 H200 = devices.find("h200")
 SHOWN = (
@@ -118,7 +119,7 @@ def test_a_rewritten_kernel_is_right_on_all_small_cases(name: str) -> None:
 def test_the_compiled_loop_loads_through_the_copy_engine(tmp_path: Path) -> None:
     gemm = target.read(ROOT / "kernels" / "gemm.py")
     source = tma_descriptors.rewrite(RewriteInput(gemm.source, "_gemm", H200))
-    built = Builder(gemm, H200, box.choose(), ContentStore(tmp_path)).build(source, {"CASES": ["8k"]}, 1)
+    built = Builder(gemm, H200, box.choose(), ContentStore(lend(tmp_path))).build(source, {"CASES": ["8k"]}, 1)
     assert built.ok, built.failures
     (static,) = built.statics.values()
     assert static["sass"]["UTMALDG"] > 0
