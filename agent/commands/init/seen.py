@@ -5,8 +5,10 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from pgo_agent.sandbox import parsing
+
 _MAKING = (
-    *(ast.Expression, ast.Call, ast.keyword, ast.Name, ast.Attribute, ast.Constant, ast.Tuple),
+    *(ast.Call, ast.keyword, ast.Name, ast.Attribute, ast.Constant, ast.Tuple),
     *(ast.UnaryOp, ast.USub, ast.Load),
 )  # of a text that only makes a value
 
@@ -129,7 +131,7 @@ def made(value: Any) -> Made | None:
         return None
     names = {str(n): (str(module), str(file)) for n, (module, file) in given["names"].items()}
     try:
-        nodes = list(ast.walk(ast.parse(str(given["text"]), mode="eval")))
+        nodes = list(ast.walk(parsing.expression(str(given["text"]))))
     except (SyntaxError, RecursionError):
         return None
     known = {*names, "float", "torch"}
