@@ -27,8 +27,6 @@ from pgo_agent.sandbox.judge.machine import Environment
 from pgo_agent.sandbox.judge.spool.folder import Folder
 from pgo_agent.sandbox.judge.spool.server import Worker
 
-from tests.agent.command_line import begin
-
 COVERED = {"coverage": coverage.of(cases=1).as_json()}
 
 DEVICE = devices.find("h200")
@@ -150,6 +148,8 @@ def main() -> None:
 @contextmanager
 def answering(folder: Path, *targets: str, how: Sequence[str] = ()) -> Iterator[None]:
     """While somebody answers what is asked in `folder`/box of these targets, or of add.py."""
+    from tests.agent.command_line import begin  # pytest: a third of the import of each made-up GPU's process
+
     subjects = os.pathsep.join(str(folder / t) for t in targets or ("add.py",))
     worker = begin(folder / "box", subjects, "1.2", *how, cwd=folder, program=__name__)
     try:

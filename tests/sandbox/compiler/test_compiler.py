@@ -186,16 +186,20 @@ def test_a_crash_of_ptxas_is_told_as_what_it_is() -> None:
     assert died.startswith("error: ptxas died of SIGSEGV: a fault of its own")
 
 
-def test_a_sanitized_build_is_assembled_alike_whatever_a_candidate_asks_of_ptxas(product: Made, tmp_path: Path) -> None:
-    def code(flags: str) -> str:
-        contents = ContentStore(tmp_path / str(len(flags)))
-        options = {"sanitize": True, "ptx_options": flags}
-        trace_and_compile.compile_missing(
-            box.choose(), contents, devices.find("h200"), {"k": product.ttgir}, {"k": options}, 1
-        )
+def test_a_sanitized_build_is_assembled_alike_whatever_a_candidate_asks_of_ptxas(
+    add_contents: ContentStore, add_built: Built, tmp_path: Path
+) -> None:
+    (kernel,) = add_contents.manifest(add_built.bundle)["kernels"].values()
+    ttgir = add_contents.get(kernel["files"]["ttgir"], "ttgir")
+
+    def code(flags: str, sanitize: bool) -> str:
+        contents = ContentStore(tmp_path / f"{sanitize}{flags}")
+        options = {"sanitize": sanitize, "ptx_options": flags}
+        trace_and_compile.compile_missing(box.choose(), contents, devices.find("h200"), {"k": ttgir}, {"k": options}, 1)
         return str((contents.build("k") or {})["code_id"])
 
-    assert code("") == code("--opt-level=2 --register-usage-level=1")
+    asked = "--opt-level=1"
+    assert code("", False) != code(asked, False) and code("", True) == code(asked, True)
 
 
 # a compiler that somebody kills ---------------------------------------------------------------------------------------

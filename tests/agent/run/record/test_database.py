@@ -37,7 +37,7 @@ for n in range(40):
 
 def test_processes_may_open_a_new_record_at_once(tmp_path: Path) -> None:
     for n in range(3):
-        at = str(time.time() + 1.5)
+        at = str(time.time() + 0.8)
         command = [sys.executable, "-c", OPENS, str(tmp_path / str(n)), at]
         each = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(3)]
         said = [p.communicate(timeout=60)[1] for p in each]
