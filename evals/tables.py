@@ -232,6 +232,19 @@ def field() -> str:
     return "\n".join(table) + f"\n\n{counted[0].upper()}{counted[1:]}. {where}.\n"
 
 
+def field_by_model() -> str:
+    """Return what a model won on kernels of public packages: a Markdown table, a line for each run."""
+    runs = sorted(load.files([FIELD / "h100-model.jsonl"]).rows, key=lambda r: r.kernel)
+    table = ["| kernel | model | over as shipped | over tuned | won by |", "|---|---|---:|---:|---|"]
+    outcomes = [outcome.Outcome(r.kernel, None, r) for r in runs]
+    for o in outcomes:
+        gains = [field_report.number(o.over(side), "1" if o.failed else "") for side in BASES]
+        table.append("| " + " | ".join([f"`{o.kernel}`", ", ".join(o.row.models) if o.row else "", *gains, o.why]) + " |")
+    means = ", ".join(f"{outcome.mean(outcomes, b):.3f}x of {b}" for b in BASES)
+    where = _where(runs[0].environment, *(r.commit for r in runs))
+    return "\n".join(table) + f"\n\nGeometric mean {means}. {where}.\n"
+
+
 def moves() -> str:
     """Return a Markdown table of the source moves: the symptom that each answers, and what is known of its gain."""
     head = "| source move | symptom | known of its gain | sm |\n|---|---|---|---|\n"
@@ -255,6 +268,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "mutants": partial(mutants, MUTANTS_CPU),
     "mutants on a GPU": partial(mutants, MUTANTS_GPU),
     "field": field,
+    "field by a model": field_by_model,
     "moves": moves,
 }
 
