@@ -239,7 +239,8 @@ def field_by_model() -> str:
     outcomes = [outcome.Outcome(r.kernel, None, r) for r in runs]
     for o in outcomes:
         gains = [field_report.number(o.over(side), "1" if o.failed else "") for side in BASES]
-        table.append("| " + " | ".join([f"`{o.kernel}`", ", ".join(o.row.models) if o.row else "", *gains, o.why]) + " |")
+        models = ", ".join(o.row.models) if o.row else ""
+        table.append("| " + " | ".join([f"`{o.kernel}`", models, *gains, o.why]) + " |")
     means = ", ".join(f"{outcome.mean(outcomes, b):.3f}x of {b}" for b in BASES)
     where = _where(runs[0].environment, *(r.commit for r in runs))
     return "\n".join(table) + f"\n\nGeometric mean {means}. {where}.\n"

@@ -197,8 +197,14 @@ class RunSettings:
         int, Option("Orders what nothing tells apart: source moves, and who proposes first.", SEARCH, least=0)
     ] = 0  # 0: moves in the order of the catalogue
     prompt_tokens: Annotated[
-        int, Option("Budget: tokens of a prompt, by estimate; what matters least is left out.", SEARCH, least=1)
-    ] = 16_000
+        int | None,
+        Option(
+            "Budget: tokens of a prompt, by estimate; what matters least is left out.",
+            SEARCH,
+            least=1,
+            unset="16,000; 8,000 beside a kernel that takes more",
+        ),
+    ] = None  # see sections.py
     second_assembler: Annotated[
         bool, Option("Its results by another ptxas, too (GPU; pip install nvidia-cuda-nvcc).", CHECK_ALONE)
     ] = False

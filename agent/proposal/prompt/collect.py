@@ -45,7 +45,7 @@ _STATIC = ("registers", "shared", "spill_store_bytes", "spill_load_bytes", "note
 MOST_QUOTED = 8  # lines of the source
 
 
-def check(source: str, device: Device, python: str, budget: int) -> None:
+def check(source: str, device: Device, python: str, budget: int | None) -> None:
     """Raise UsageFault if no prompt about a file fits its budget, whatever is left out: checked before a run begins."""
     try:
         prompt(Facts(asdict(device), triton_version(python), kernel_part(source), budget=budget))

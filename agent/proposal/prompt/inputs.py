@@ -46,4 +46,4 @@ class Facts:
     launch: str = ""  # a configuration in the form of a reply, with the names that this kernel takes
     most_configs: int = CARRIED
     most_candidates: int = 4  # of one reply
-    budget: int = RunSettings.prompt_tokens  # tokens of the prompt
+    budget: int | None = RunSettings.prompt_tokens  # tokens of the prompt; None: by the kernel's length

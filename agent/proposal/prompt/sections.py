@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pgo_agent.agent.llm.models.budget import estimate
 from pgo_agent.agent.llm.models.types import Exhausted
 
+USUAL = 16_000  # tokens of a prompt, where nobody set a budget
+BESIDE = 8_000  # tokens that are then left for what may be dropped, however long the kernel is
 _LACKS = "Left out, as the prompt would be too long: "
 _LEFT_OUT = re.compile(rf"^\({_LACKS}([^()\n]+)\.\)\n\Z", re.M)
 
@@ -44,9 +46,15 @@ class Prompt:
         return estimate(self.text)
 
 
-def fitted(sections: Sequence[Section], budget: int) -> Prompt:
-    """Return the sections that fit, and a last line that names the others. Raises TooLong if rank 0 does not fit."""
+def fitted(sections: Sequence[Section], budget: int | None) -> Prompt:
+    """Return the sections that fit, and a last line that names the others. Raises TooLong if rank 0 does not fit.
+
+    `budget`: in tokens; None: USUAL, or BESIDE more than rank 0 takes.
+    """
     remaining, dropped = list(sections), list[str]()
+    if budget is None:
+        stays = [s for s in sections if not s.rank and not s.needs]
+        budget = max(USUAL, estimate(_text(stays, [])) + BESIDE)
     while estimate(text := _text(remaining, dropped)) > budget:
         last = max(remaining, key=lambda s: (s.rank, remaining.index(s)))
         if not last.rank:

@@ -124,6 +124,12 @@ def test_a_kernel_that_no_prompt_can_hold_is_refused_before_a_run_begins() -> No
     assert "give --prompt-tokens" in e.value.hint
 
 
+def test_a_long_kernel_has_its_times_and_profile_beside_it_where_nobody_set_a_budget() -> None:
+    long = replace(FULL, kernel=PART + "# a line of a comment that says much\n" * 4000, budget=None)
+    assert prompting.prompt(long).tokens > 40_000 and not prompting.prompt(long).dropped
+    assert prompting.prompt(replace(long, budget=60_000)).text == prompting.prompt(long).text
+
+
 def test_one_that_grew_too_long_ends_the_models_part_alone() -> None:
     with pytest.raises(Exhausted, match="are allowed"):
         prompting.prompt(replace(LEAST, budget=10))

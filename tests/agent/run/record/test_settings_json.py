@@ -25,7 +25,8 @@ SETTINGS = st.builds(
     gpus=st.none() | TEXTS, cases=st.lists(TEXTS).map(tuple), drop_wrong=st.booleans(), python=TEXTS,
     tokens=st.none() | st.integers(0), money=st.none() | SECONDS, gpu_seconds=st.none() | SECONDS,
     profile_visibility=st.sampled_from(ProfileVisibility), seed=st.integers(0), interpreting=st.none() | SECONDS,
-    alone=st.booleans(), memcheck=st.booleans(), second_assembler=st.booleans(), prompt_tokens=st.integers(1),
+    alone=st.booleans(), memcheck=st.booleans(), second_assembler=st.booleans(),
+    prompt_tokens=st.none() | st.integers(1),
     compile_reference=st.booleans(), compiler=st.booleans(),
 )  # fmt: skip
 FACTS = st.builds(
