@@ -9,7 +9,7 @@ give.
 import libcst as cst
 import libcst.matchers as m
 from pgo_agent.agent.moves.analysis import DoesNotApply
-from pgo_agent.agent.moves.analysis.cst_util import code, functions, keywords, nodes, parameters, visited
+from pgo_agent.agent.moves.analysis.cst_util import code, functions, keywords, module_of, nodes, parameters, visited
 from pgo_agent.agent.moves.analysis.launcher_edit import launches, with_keywords
 from pgo_agent.agent.moves.move import RewriteInput, SourceMove
 from pgo_agent.agent.profile.findings import Defect
@@ -24,7 +24,7 @@ def rewrite(subject: RewriteInput) -> str:
         raise DoesNotApply("nothing is known of its build")
     if not subject.static.get("spill_store_bytes", 0):
         raise DoesNotApply("it spills nothing")
-    module = cst.parse_module(subject.source)
+    module = module_of(subject.source)
     _check(module, subject.kernel)
     return visited(module, _Launches(subject.kernel)).code
 

@@ -5,7 +5,7 @@ Reading is by plain names; `writes` looks into the branches of an `if`. Nothing 
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
-from functools import cache
+from functools import cache, lru_cache
 from typing import TypeVar
 
 import libcst as cst
@@ -26,6 +26,12 @@ _ARITHMETIC = {
 def code(node: cst.CSTNode) -> str:
     """Return the text of a node."""
     return _EMPTY.code_for_node(node)
+
+
+@lru_cache(maxsize=16)
+def module_of(text: str) -> cst.Module:
+    """Return the tree of a file, which nobody can change: many moves read the same one."""
+    return cst.parse_module(text)
 
 
 def lines(text: str) -> list[Statement]:
@@ -76,8 +82,9 @@ def parts(node: cst.CSTNode) -> list[cst.CSTNode]:
 
 @cache
 def _fields(kind: type[cst.CSTNode]) -> tuple[str, ...]:
-    names_of_parts = [f.name for f in fields(kind) if not f.name.startswith("whitespace")]
-    return tuple(n for n in names_of_parts if n not in _LAYOUT)
+    """Return the fields that may hold nodes."""
+    may = (f.name for f in fields(kind) if f.type not in (str, bool, "str", "bool"))
+    return tuple(n for n in may if n not in _LAYOUT and not n.startswith("whitespace"))
 
 
 def spread(function: cst.FunctionDef) -> cst.FunctionDef:
@@ -110,13 +117,19 @@ def _line(small: cst.BaseSmallStatement) -> cst.SimpleStatementLine:
 
 def writes(s: cst.CSTNode) -> set[str]:
     """Return names that a statement may assign."""
+    return set(_written(s))
+
+
+@lru_cache(maxsize=512)
+def _written(s: cst.CSTNode) -> frozenset[str]:
+    """Of a loop it is asked for every load in it."""
     assigned = set[str]()
     for a in nodes(s):
         if isinstance(a, cst.Assign):
             assigned |= set[str]().union(*(names(t.target) for t in a.targets))
         elif isinstance(a, cst.AugAssign | cst.AnnAssign | cst.For | cst.NamedExpr):
             assigned |= names(a.target)
-    return assigned
+    return frozenset(assigned)
 
 
 class Rename(cst.CSTTransformer):

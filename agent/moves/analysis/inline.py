@@ -24,6 +24,7 @@ from pgo_agent.agent.moves.analysis.cst_util import (
     functions,
     lines,
     listed,
+    module_of,
     names,
     nodes,
     parameters,
@@ -39,7 +40,7 @@ DEPTH = 8  # helpers that call helpers
 
 def inline(source: str, kernel: str) -> str:
     """Return the file with the helpers of a kernel inlined, and those that nothing uses any more taken away."""
-    module = cst.parse_module(source)
+    module = module_of(source)
     if kernel not in functions(module):
         return source
     module = change(module, {kernel: spread(functions(module)[kernel])})

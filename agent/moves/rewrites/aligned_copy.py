@@ -18,6 +18,7 @@ from pgo_agent.agent.moves.analysis.cst_util import (
     constexprs,
     contains,
     functions,
+    module_of,
     names,
     nodes,
     parts,
@@ -73,7 +74,7 @@ def rewrite(subject: RewriteInput) -> str:
     if subject.statics and not any(_waits(s) for s in subject.statics):
         raise DoesNotApply("copies run ahead of the dots in every case: its rows are aligned")
     tensors = _tensors(subject)
-    changed = cst.parse_module(tma_descriptors.rewrite(subject))
+    changed = module_of(tma_descriptors.rewrite(subject))
     for name in tensors:
         changed = before_launch(changed, subject.kernel, f"{name} = _rows_aligned({name})")
     return add_function(add_function(changed, subject.kernel, _COPY), subject.kernel, _ROWS).code
@@ -85,7 +86,7 @@ def _waits(static: Mapping[str, object]) -> bool:
 
 def _tensors(subject: RewriteInput) -> list[str]:
     """The launcher's names for the matrices that descriptors read, each of which another of its values may replace."""
-    launch = launch_of(cst.parse_module(subject.source), subject.kernel)
+    launch = launch_of(module_of(subject.source), subject.kernel)
     kernel = _Kernel(subject)
     tensors = list(dict.fromkeys(_tensor(o, launch) for o in kernel.operands))
     for name in tensors:

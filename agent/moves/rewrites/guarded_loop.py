@@ -21,6 +21,7 @@ from pgo_agent.agent.moves.analysis.cst_util import (
     expression,
     functions,
     keywords,
+    module_of,
     names,
     nodes,
     parameters,
@@ -44,7 +45,7 @@ _TAKEN_APART = {"warp_specialize", "flatten"}  # loops that the compiler merges 
 def rewrite(subject: RewriteInput) -> str:
     """Put every loop of the kernel and its helpers that has the form behind a test. Raises DoesNotApply if none has."""
     _check_symptom(subject)
-    module = cst.parse_module(subject.source)
+    module = module_of(subject.source)
     loops = _Loops(module, subject.kernel)
     for name in loops.known:
         loops.collect(name)

@@ -24,6 +24,7 @@ from pgo_agent.agent.moves.analysis.cst_util import (
     functions,
     keywords,
     lines,
+    module_of,
     names,
     parameters,
     reachable,
@@ -55,7 +56,7 @@ def rewrite(subject: RewriteInput) -> str:
     at_once = subject.device.sms * _programs(subject)
     if subject.blocks is not None and subject.blocks <= at_once:
         raise DoesNotApply(f"its {subject.blocks} blocks run at once: the device holds {at_once}")
-    module = cst.parse_module(subject.source)
+    module = module_of(subject.source)
     _check(module, subject.kernel)
     module = change(module, {n: spread(f) for n, f in functions(module).items() if launches(f, subject.kernel)})
     function = functions(module)[subject.kernel]

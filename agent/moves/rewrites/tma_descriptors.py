@@ -21,6 +21,7 @@ from pgo_agent.agent.moves.analysis.cst_util import (
     fresh,
     functions,
     lines,
+    module_of,
     names,
     reachable,
     visited,
@@ -62,7 +63,7 @@ def _descriptor_memory(size, alignment, stream):
 
 def rewrite(subject: RewriteInput) -> str:
     """Load through descriptors. Raises DoesNotApply where no load of a loop with dots is shown to fit one."""
-    before = cst.parse_module(subject.source)
+    before = module_of(subject.source)
     if any(contains(functions(before)[n], "make_tensor_descriptor") for n in reachable(before, subject.kernel)):
         raise DoesNotApply("it uses descriptors already")
     check_names(before, subject.kernel)
@@ -83,7 +84,7 @@ def rewrite(subject: RewriteInput) -> str:
 
 def prepared(subject: RewriteInput) -> cst.Module:
     """Return the file with helpers inside of the kernel, and with masks where rows past the end wrapped around."""
-    module = cst.parse_module(inline.inline(subject.source, subject.kernel))
+    module = module_of(inline.inline(subject.source, subject.kernel))
     return change(module, {subject.kernel: unwrap_modulo.unwrapped(functions(module)[subject.kernel])})
 
 

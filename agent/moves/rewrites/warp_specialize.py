@@ -19,6 +19,7 @@ from pgo_agent.agent.moves.analysis.cst_util import (
     contains,
     expression,
     functions,
+    module_of,
     names,
     nodes,
     reachable,
@@ -36,7 +37,7 @@ LEAST = -(1 << 31)  # of a coordinate
 
 def rewrite(subject: RewriteInput) -> str:
     """Ask for warp specialization. Raises DoesNotApply unless a loop of the kernel meets the conditions."""
-    module = cst.parse_module(subject.source)
+    module = module_of(subject.source)
     by_name = functions(module)
     helpers = reachable(module, subject.kernel)[1:]
     if any(contains(by_name[n], "dot") for n in helpers):
