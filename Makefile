@@ -13,8 +13,12 @@ optimize: compiled  ## run the main job on the embedded default; ends well wheth
 	$(BIN)/pgo-agent optimize kernels/fa_fwd.py; code=$$?; test $$code -le 1
 
 # In the order of their folders: sorted by how many tests they have, files of one whole run come last, and a core idles.
-test: compiled lint  ## style, types and every test that takes seconds
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -q -m "not slow and not triton39 and not model"
+# Types are checked meanwhile, in the time in which tests wait.
+test: compiled build/types/pgo_agent  ## style, types and every test that takes seconds
+	$(BIN)/ruff check .
+	$(BIN)/mypy & types=$$!; \
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -q -m "not slow and not triton39 and not model"; \
+	tests=$$?; wait $$types && exit $$tests
 
 test-slow: compiled field  ## the tests that take longer: compilers on whole kernels, runs that are killed, packages of others
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -q -m "slow and not triton39 and not model"

@@ -38,6 +38,7 @@ READER = """
 import sys
 from pathlib import Path
 from tests.evals.test_planned import of
+print("begins", flush=True)
 print(len(of(Path(sys.argv[1])).lines))
 """
 
@@ -160,8 +161,9 @@ def test_a_line_is_not_read_before_it_is_whole(tmp_path: Path) -> None:
         out.write('{"what": "run", "run": ')
         out.flush()
         reader = subprocess.Popen([sys.executable, "-c", READER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+        assert reader.stdout is not None and reader.stdout.readline() == "begins\n"
         with pytest.raises(subprocess.TimeoutExpired):
-            reader.wait(4)
+            reader.wait(1)
         out.write('"1", "target": "a"}\n')
         out.flush()
     assert reader.communicate(timeout=60)[0] == "3\n"

@@ -218,7 +218,7 @@ def kill_when(happens: Callable[[int], bool], times: int = 1) -> threading.Threa
 def test_a_judge_killed_while_it_works_is_replaced_and_asked_again(judging: Callable[..., GpuJudge]) -> None:
     judge = judging(dtype="float32")
     killer = kill_when(spinning)
-    judged = check(judge, f"import time\ntime.sleep(3)\n{judge.target.source}")
+    judged = check(judge, f"import time\ntime.sleep(1.5)\n{judge.target.source}")
     killer.join()
     assert (judged.verdict, judge.replaced) == (Verdict.CHECKED, 1)
 
