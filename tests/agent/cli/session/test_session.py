@@ -86,7 +86,7 @@ def test_a_killed_session_takes_the_loop_with_it_and_the_request_it_wrote_holds(
         screen.until("building")
         screen.type("/budget candidates 1")
         screen.until("candidates: 1")
-        session, loop = _one(screen, "agent.cli session"), _one(screen, "live.worker")
+        session, loop = _one(screen, "agent.cli.main session"), _one(screen, "session.worker")
         os.kill(session, signal.SIGKILL)
         end = time.monotonic() + 60
         while alive(loop):
@@ -102,7 +102,7 @@ def test_a_loop_that_dies_is_told_and_goes_on_when_it_is_asked_to(tmp_path: Path
     write(tmp_path)
     with Screen("session", "add.py", *SHORT, "--candidates", "1", cwd=tmp_path) as screen:
         screen.until("building")
-        os.kill(_one(screen, "live.worker"), signal.SIGKILL)
+        os.kill(_one(screen, "session.worker"), signal.SIGKILL)
         screen.until("was ended by signal 9")
         screen.type("/resume")
         screen.until("complete  /show")
