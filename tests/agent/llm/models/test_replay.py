@@ -187,7 +187,8 @@ def test_a_replayed_run_has_the_same_candidates_and_verdicts_and_then_goes_on_al
     assert done.code == 0, done.err
     played = record(tmp_path)
     assert played["candidates"][: len(asked["candidates"])] == asked["candidates"]
-    assert [c["author"] for c in played["candidates"]] == ["tiny-1", "embedded", "embedded"]
+    authors = [c["author"] for c in played["candidates"]]
+    assert authors[0] == "tiny-1" and all(a.startswith("embedded") for a in authors[1:]) and len(authors) == 3
     assert [e["type"] for e in done.events].count("model.exhausted") == 1
     assert not [e for e in done.events if e["type"] == "note"]
 
