@@ -8,7 +8,9 @@ import atexit
 from pathlib import Path
 
 from pgo_agent.sandbox import target
+from pgo_agent.sandbox.gate.verdict import Judgement
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
+from pgo_agent.sandbox.judge.questions import Check
 
 _JUDGES: dict[tuple[str, str], GpuJudge] = {}
 
@@ -21,3 +23,10 @@ def judge_of(path: Path) -> GpuJudge:
         _JUDGES[key] = GpuJudge(found, gpu=None)
         atexit.register(_JUDGES[key].close)
     return _JUDGES[key]
+
+
+def judged(judge: GpuJudge, old: str = "", new: str = "") -> Judgement:
+    """The verdict on the target's own source, in which `old` was replaced."""
+    source = judge.target.source
+    assert old in source
+    return judge.verdict(Check(source=source.replace(old, new) if old else source))

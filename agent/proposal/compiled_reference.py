@@ -5,7 +5,7 @@ GPU measures them, and judged like any other candidate. The launcher takes them 
 that they were written for, and the kernel as shipped for all others. Where the kernel works in place, they do, too.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator
 
 from pgo_agent.agent.kernel_part import blocks
 from pgo_agent.agent.moves import Proposal, Skipped
@@ -17,7 +17,7 @@ from pgo_agent.agent.run.record.candidate import NewCandidate
 from pgo_agent.sandbox.build import compiled_reference
 from pgo_agent.sandbox.build.compiled_reference import Variant
 from pgo_agent.sandbox.bundle.documents import PlanDocument
-from pgo_agent.sandbox.json_codec import JsonObject
+from pgo_agent.sandbox.gate import plan_rules
 
 MOVE = "PyTorch's compiler"
 NAME = "compiled"
@@ -43,7 +43,7 @@ def _asked(ctx: Context) -> bool:
 def _made(ctx: Context) -> Iterator[Proposal | Skipped]:
     point = next(iter(ctx.baseline().shipped.values()))
     plan = ctx.builder.contents.manifest(point.bundle)["plans"][point.case][point.choice]
-    in_place = results_in_inputs(plan)
+    in_place = results_in_inputs(plan, ctx.target.in_place)
     if in_place is None:
         yield Skipped(MOVE, "a result of the kernel is a part of an input")
         return
@@ -64,22 +64,16 @@ def _told(variant: Variant) -> tuple[str, str]:
     return f"{MOVE}{rows}", f"Triton kernels that PyTorch's compiler (Inductor) writes for the reference{rows}"
 
 
-def results_in_inputs(plan: PlanDocument) -> dict[int, str] | None:
-    """Return the results of a plan, by their number, that are inputs; None where one is a part of an input."""
-    inputs = {n: t for n, t in plan["inputs"].items() if isinstance(t, dict) and "t" in t}
-    storages = {t["t"]: n for n, t in inputs.items()}
-    found = dict[int, str]()
+def results_in_inputs(plan: PlanDocument, in_place: Collection[str]) -> dict[int, str] | None:
+    """Return the results of a plan, by their number, that are inputs which the kernel changes; None where one is a part
+    of such an input."""
+    storages, found = plan_rules.held(plan, in_place), dict[int, str]()
     for i, result in enumerate(plan["out"]):
-        name = storages.get(result["t"])
-        if name is not None and _place(inputs[name]) != _place(result):
-            return None
-        if name is not None:
+        if name := storages.get(result["t"]):
+            if plan["inputs"].get(name) != result:
+                return None
             found[i] = name
     return found
-
-
-def _place(tensor: JsonObject) -> Mapping[str, object]:
-    return dict(tensor)
 
 
 def _free(source: str) -> str:

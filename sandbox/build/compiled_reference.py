@@ -3,18 +3,19 @@
 The box answers with texts, which are as trusted as any other candidate's: they are built in the box and judged.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from pgo_agent.sandbox import json_codec
 from pgo_agent.sandbox.build import trace_and_compile
+from pgo_agent.sandbox.build.trace_and_compile import TracedError
 from pgo_agent.sandbox.bundle import validate
 from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import BadBundle
-from pgo_agent.sandbox.isolation.box import ATTEMPTS, Box, killed
+from pgo_agent.sandbox.isolation.box import Box, Ran
 from pgo_agent.sandbox.json_codec import Record
 from pgo_agent.sandbox.target import Target
 
@@ -59,35 +60,25 @@ def write(
 ) -> Compiled:
     """Return the reference as Triton kernels. `name`: what their names begin with. `cases`: public ones. `in_place`:
     results, by their number, that an input gets. Raises Killed when the process was killed again and again."""
-    for _ in range(ATTEMPTS):
-        with contents.scratch() as scratch:
-            folder = Path(scratch)
-            contract, candidate = trace_and_compile.place(folder, target, target.source)
-            request = {
-                "device": device.key,
-                "contract": contract,
-                "candidate": candidate,
-                "name": name,
-                "cases": list(cases),
-                "in_place": list(in_place.items()),
-                "limit": LIMIT,
-            }
-            (folder / "request.json").write_text(json.dumps(request))
-            ran = box.run("pgo_agent.sandbox.tracer", folder, SECONDS)
-            if ran.killed:
-                continue
-            if ran.timed_out:
-                return Compiled((), (f"PyTorch compiled for over {SECONDS:.0f} s",))
-            return _read(folder / "out" / "result.json", ran.output)
-    raise killed("compiling the reference")
+    request = {
+        "device": device.key,
+        "name": name,
+        "cases": list(cases),
+        "in_place": list(in_place.items()),
+        "limit": LIMIT,
+    }
+    return trace_and_compile.ask_tracer(box, contents, target, target.source, request, SECONDS, _read)
 
 
-def _read(path: Path, printed: str) -> Compiled:
+def _read(out: Path, ran: Ran) -> Compiled:
+    if ran.timed_out:
+        return Compiled((), (f"PyTorch compiled for over {SECONDS:.0f} s",))
     try:
-        answered = validate.answer(path)
-        if "error" in answered or "message" in answered:
-            return Compiled((), (str(answered.get("message", answered.get("error")))[:300],))
+        answered = validate.answer(out / "result.json")
+        if "error" in answered:
+            error = cast(TracedError, answered["error"])
+            return Compiled((), (str(error["message"])[:300],))
         compiled: Compiled = json_codec.from_json(Compiled, answered)
         return compiled
     except (BadBundle, ValueError, TypeError, KeyError, AttributeError):
-        return Compiled((), (f"the compiler left no answer: {printed[-300:]}",))
+        return Compiled((), (f"the compiler left no answer: {ran.output[-300:]}",))

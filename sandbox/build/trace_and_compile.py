@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypedDict, cast
+from typing import Any, TypedDict, TypeVar, cast
 
 from pgo_agent.sandbox import json_codec
 from pgo_agent.sandbox.bundle import decode, elf, validate
@@ -25,6 +25,7 @@ TRACE_SECONDS, COMPILE_SECONDS = 240.0, 600.0  # deadlines of one boxed process
 TELLING = 30.0  # seconds between two messages of progress
 KEPT = ("cubin", "ptx")  # artefacts that go in the content store beside the TTGIR
 LISTED = ("sass", "live")  # and these, of a build with line information
+T = TypeVar("T")
 Cases = Mapping[str, Sequence[str] | None]  # set (CASES, SMALL, HELD_OUT) -> names, None for all
 
 
@@ -90,24 +91,35 @@ def trace(
     `located`: with the TTGIR as it was with locations, and with the TTIR, by kernel under "located" and "ttir".
     Raises Killed when the process was killed again and again, and EnvironmentFault when the disk is full.
     """
+    names = {s: None if n is None else list(n) for s, n in cases.items()}
+    request = {"device": device.key, "limit": limit, "cases": names, "located": located, "sample": sample}
+
+    def read(out: Path, ran: Ran) -> Traced:
+        return {**_read_trace(out, ran, located), "took": ran.seconds}
+
+    return ask_tracer(box, contents, target, source, request, TRACE_SECONDS, read)
+
+
+def ask_tracer(
+    box: Box,
+    contents: ContentStore,
+    target: Target,
+    source: str,
+    request: Mapping[str, Any],
+    seconds: float,
+    read: Callable[[Path, Ran], T],
+) -> T:
+    """Return what `read` makes of the folder that a tracer left and of how it ended. `request`: what it is asked of a
+    target and a `source`. Raises Killed when it was killed again and again."""
     for _ in range(ATTEMPTS):
         with contents.scratch() as name:
             folder = Path(name)
             contract, candidate = place(folder, target, source)
-            names = {s: None if n is None else list(n) for s, n in cases.items()}
-            request = {
-                "device": device.key,
-                "contract": contract,
-                "candidate": candidate,
-                "limit": limit,
-                "cases": names,
-                "located": located,
-                "sample": sample,
-            }
-            (folder / "request.json").write_text(json.dumps(request))
-            ran = box.run("pgo_agent.sandbox.tracer", folder, TRACE_SECONDS)
+            asked = {**request, "contract": contract, "candidate": candidate}
+            (folder / "request.json").write_text(json.dumps(asked))
+            ran = box.run("pgo_agent.sandbox.tracer", folder, seconds)
             if not ran.killed:
-                return {**_read_trace(folder / "out", ran, located), "took": ran.seconds}
+                return read(folder / "out", ran)
     raise killed("tracing")
 
 

@@ -39,7 +39,18 @@ def settings() -> None:
         _whole()
 
 
-class _Settings(ModuleType):
+class _StandIn(ModuleType):
+    """Stands in place of a module of dynamo's, until something is asked of it that it does not have."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if sys.modules.get(self.__name__) is self:
+            _whole()
+        return getattr(sys.modules[self.__name__], name)
+
+
+class _Settings(_StandIn):
     """Stands in dynamo's place, and gives it up when more is asked of it."""
 
     __file__ = str(_FOLDER / "__init__.py")
@@ -50,13 +61,6 @@ class _Settings(ModuleType):
         """Keep a function from being compiled. Nothing is compiled."""
         return (lambda function: function) if fn is None else fn
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        if sys.modules.get(_NAME) is self:
-            _whole()
-        return getattr(sys.modules[_NAME], name)
-
 
 class _Name(Source):
     """Says where a fake tensor comes from. Nobody asks, where nothing is compiled."""
@@ -64,18 +68,11 @@ class _Name(Source):
     def __init__(self, *_of: Any) -> None: ...
 
 
-class _Sources(ModuleType):
+class _Sources(_StandIn):
     """Stands in place of dynamo's classes of names: these two are asked for when a real tensor becomes a fake one."""
 
     ConstantSource = type("ConstantSource", (_Name,), {})
     RandomValueSource = type("RandomValueSource", (_Name,), {})
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        if sys.modules.get(_SOURCES) is self:
-            _whole()
-        return getattr(sys.modules[_SOURCES], name)
 
 
 class _Again(Loader):

@@ -218,7 +218,7 @@ def _numbers(values: Values) -> dict[float, str]:
     """Return number -> the size or argument of a call that it is, for numbers that are hardly so by chance."""
     listed = [(size, f"{n}.shape[{i}]") for n, v in values.items() for i, size in _sizes(v) if size >= LARGE]
     plain = [(v["plain"], n) for n, v in values.items() if type(v.get("plain")) is float and v["plain"] not in COMMON]
-    return dict(reversed([*((n, e) for n, e in _whole(values).items()), *listed, *plain]))
+    return dict(reversed([*_whole(values).items(), *listed, *plain]))
 
 
 def _whole(values: Values) -> dict[int, str]:

@@ -24,10 +24,7 @@ def both(own: str, other: str, condition: str) -> str:
     taken = {n for b in mine for n in b.names | b.loads}
     suffix = next(s for s in ("_rewritten", *(f"_rewritten{i}" for i in range(2, 99))) if not _clash(names, s, taken))
     added = "".join(b.text if b.imports else _renamed(b.text, names, suffix) for b in moved)
-    at = next(i for i, b in enumerate(mine) if LAUNCHER in b.names)
-    launcher = _routed(mine[at].text, condition, f"{LAUNCHER}{suffix}")
-    texts = [b.text for b in mine]
-    return "".join([*texts[:at], f"\n\n{added.strip()}\n", launcher, *texts[at + 1 :]])
+    return _joined(mine, added, {condition: f"{LAUNCHER}{suffix}"})
 
 
 def beside(own: str, imports: Sequence[str], functions: Sequence[str], choices: Mapping[str, str]) -> str:
@@ -39,14 +36,20 @@ def beside(own: str, imports: Sequence[str], functions: Sequence[str], choices: 
         (name,) = (n for b in blocks(line) for n in b.names)
         if bound.get(name, line) != line:
             raise DoesNotApply(f"{name} is something else in this file")
+    passed = _passed(next(b.text for b in mine if LAUNCHER in b.names))
+    lacking = [line for line in imports if line not in bound.values()]
+    added = "\n\n\n".join(["\n".join(lacking), *(f.strip() for f in functions)])
+    return _joined(mine, added, {f"{condition}({passed})": other for condition, other in choices.items()})
+
+
+def _joined(mine: list[Block], added: str, choices: Mapping[str, str]) -> str:
+    """Return a file with functions before its launcher, which calls the first of them whose condition holds."""
     at = next(i for i, b in enumerate(mine) if LAUNCHER in b.names)
     launcher = mine[at].text
     for condition, other in reversed(list(choices.items())):
-        launcher = _routed(launcher, f"{condition}({_passed(launcher)})", other)
-    lacking = [line for line in imports if line not in bound.values()]
-    added = "\n\n\n".join(["\n".join(lacking), *(f.strip() for f in functions)]).strip()
+        launcher = _routed(launcher, condition, other)
     texts = [b.text for b in mine]
-    return "".join([*texts[:at], f"\n\n{added}\n", launcher, *texts[at + 1 :]])
+    return "".join([*texts[:at], f"\n\n{added.strip()}\n", launcher, *texts[at + 1 :]])
 
 
 def _clash(names: set[str], suffix: str, taken: set[str]) -> bool:

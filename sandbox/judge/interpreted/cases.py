@@ -17,10 +17,10 @@ from pgo_agent.sandbox import target
 from pgo_agent.sandbox.gate.coverage import HELD_OUT
 from pgo_agent.sandbox.gate.reason import Reason, of_case
 from pgo_agent.sandbox.imports import uncompiled
+from pgo_agent.sandbox.in_place import tensors as tensors_of
 from pgo_agent.sandbox.interpreter.as_shipped import HELD_OUT_BYTES, HELD_OUT_FLOPS
 from pgo_agent.sandbox.interpreter.cuda_as_cpu import DevicesOnCpu
 from pgo_agent.sandbox.judge.results.stress_inputs import StressInput
-from pgo_agent.sandbox.judge.results.stress_inputs import tensors as tensors_of
 from torch.utils._python_dispatch import TorchDispatchMode
 
 STORED = 64 << 20  # bytes of a tensor of such a case

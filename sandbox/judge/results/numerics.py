@@ -210,7 +210,7 @@ def _error(x: Any, exact: Any, stress_input: str) -> Error:
 
 def _of_fp8(target: ModuleType, inputs: Mapping[str, Any]) -> bool:
     """Whether an input is in fp8, or the reference makes fp8 numbers."""
-    if any(t.dtype in fp8_arithmetic.FP8 for t in stress_inputs.tensors(dict(inputs))):
+    if any(t.dtype in fp8_arithmetic.FP8 for t in in_place.tensors(dict(inputs))):
         return True
     try:
         return "float8" in inspect.getsource(target.reference)

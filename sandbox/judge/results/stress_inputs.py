@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from pgo_agent.sandbox.in_place import tensors
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_leaves
 
 FACTOR, OUTLIER = 8.0, 64.0  # powers of two: no rounding
 RARE = 1024  # one element in so many is an outlier
@@ -251,11 +251,6 @@ def _storages(arguments: dict[str, object]) -> Iterator[Any]:
             seen.add(storage.data_ptr())
             whole = torch.empty(0, dtype=t.dtype, device=t.device).set_(storage)
             yield whole.view(t.shape) if t.is_contiguous() and t.numel() == whole.numel() else whole
-
-
-def tensors(arguments: dict[str, object]) -> Iterator[Any]:
-    """Give the tensors among the arguments, also those in lists."""
-    yield from (x for x in tree_leaves(arguments) if isinstance(x, torch.Tensor))
 
 
 def _mask(arguments: dict[str, object]) -> bool:

@@ -7,10 +7,11 @@ no tensor is taken as it is, and is a condition, too. Nothing is compiled by Tri
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+from pgo_agent.sandbox.in_place import tensors as tensors_in
 from pgo_agent.sandbox.tracer import fake_gpu
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -77,7 +78,7 @@ class Written:
     module: str  # its text
     tensors: Sequence[str]  # the inputs in the order in which that takes them
     symbols: Symbols
-    in_place: Mapping[int, str] = field(default_factory=dict)  # result -> the input that holds it
+    in_place: Mapping[int, str]  # result -> the input that holds it
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ def write(
     `in_place`: results, by their number, that an input gets. `rows`: for rows as long as they are. Numbers are left
     open like sizes, where that works. Raises NoText, and what torch raises.
     """
-    if nested := [n for n, v in given.items() if isinstance(v, list | tuple | dict) and _holds_tensors(v)]:
+    if nested := [n for n, v in given.items() if not isinstance(v, torch.Tensor) and list(tensors_in(v))]:
         raise NoText(f"{nested[0]} is a list of tensors")
     try:
         return _write(reference, given, in_place, _Open(True, not rows))
@@ -120,12 +121,6 @@ def _write(
     if env.deferred_runtime_asserts:
         raise NoText("its sizes depend on what its inputs hold")
     return Written(module, list(left), _symbols(left, fixed, [g.expr for g in env.guards]), in_place)
-
-
-def _holds_tensors(value: Any) -> bool:
-    from torch.utils._pytree import tree_leaves
-
-    return any(isinstance(leaf, torch.Tensor) for leaf in tree_leaves(value))
 
 
 def _opened(mode: fake_gpu.FakeMode, name: str, value: Any, what: _Open) -> Any:

@@ -129,5 +129,5 @@ def test_what_no_kernel_of_triton_serves_is_refused_with_its_reason(kind: str, t
 def test_a_part_of_an_input_is_no_result_to_write_in_place() -> None:
     whole = {"t": 0, "size": [4, 4], "offset": 0}
     plan: Any = {"inputs": {"x": whole, "n": 3}, "storages": [], "steps": [], "out": [whole, {"t": 1}]}
-    assert results_in_inputs(plan) == {0: "x"}
-    assert results_in_inputs(plan | {"out": [whole | {"offset": 4}]}) is None
+    assert results_in_inputs(plan, ["x"]) == {0: "x"}
+    assert results_in_inputs(plan | {"out": [whole | {"offset": 4}]}, ["x"]) is None

@@ -21,11 +21,11 @@ from pgo_agent.sandbox.gate.synchronisation import stage as synchronisation_stag
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 from pgo_agent.sandbox.judge.interface import Ended, of_ended
-from pgo_agent.sandbox.judge.questions import Check
 from pgo_agent.sandbox.judge.results import commands, numerics
 from pgo_agent.sandbox.judge.spool import protocol
 from pgo_agent.sandbox.judge.timing import decision as timing_verdict
 
+from tests import judges
 from tests.judges import judge_of
 from tests.sandbox.flag_kernels import step_of, tensor, ttgir_of
 from tests.shared_builds import lend
@@ -46,11 +46,8 @@ def addition() -> GpuJudge:
 
 
 def judged(judge: GpuJudge, old: str = "", new: str = "") -> Judgement:
-    """The verdict on the target's own source, in which `old` was replaced; as it comes over the wire."""
-    source = judge.target.source
-    assert old in source
-    found = judge.verdict(Check(source=source.replace(old, new) if old else source))
-    return Judgement.from_json(json.loads(json.dumps(found.as_json())))
+    """The same as it comes over the wire."""
+    return Judgement.from_json(json.loads(json.dumps(judges.judged(judge, old, new).as_json())))
 
 
 # Triton's interpreter -------------------------------------------------------------------------------------------------

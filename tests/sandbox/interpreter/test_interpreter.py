@@ -10,7 +10,7 @@ from pgo_agent.sandbox import target
 from pgo_agent.sandbox.build import trace_and_compile
 from pgo_agent.sandbox.errors import Killed
 from pgo_agent.sandbox.gate.coverage import Count
-from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
+from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.interpreter import tensors
 from pgo_agent.sandbox.interpreter.schedule import Schedule
 from pgo_agent.sandbox.isolation import box
@@ -22,7 +22,7 @@ from pgo_agent.sandbox.judge.results import numerics
 from pgo_agent.sandbox.judge.results.deviation import Error
 from pgo_agent.sandbox.judge.results.stress_inputs import SCALED, STRESS_INPUTS
 
-from tests.judges import judge_of
+from tests.judges import judge_of, judged
 from tests.marks import first_of
 from tests.sandbox.tracing import once_looping
 
@@ -51,13 +51,6 @@ def attention() -> GpuJudge:
 @pytest.fixture(scope="module")
 def addition() -> GpuJudge:
     return judge_of(ADD)
-
-
-def judged(judge: GpuJudge, old: str = "", new: str = "") -> Judgement:
-    """The verdict on the target's own source, in which `old` was replaced."""
-    source = judge.target.source
-    assert old in source
-    return judge.verdict(Check(source=source.replace(old, new) if old else source))
 
 
 def line_of(source: str, text: str) -> int:

@@ -4,12 +4,11 @@ from pathlib import Path
 
 import pytest
 from pgo_agent.sandbox.gate.coverage import Count
-from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
+from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
-from pgo_agent.sandbox.judge.questions import Check
 
 from tests.conftest import TARGETS
-from tests.judges import judge_of
+from tests.judges import judge_of, judged
 
 MOMENTUM = TARGETS / "momentum.py"
 STORE = "    tl.store(M + at, m, mask=inside)\n"
@@ -18,12 +17,6 @@ STORE = "    tl.store(M + at, m, mask=inside)\n"
 @pytest.fixture(scope="module")
 def momentum() -> GpuJudge:
     return judge_of(MOMENTUM)
-
-
-def judged(judge: GpuJudge, old: str = "", new: str = "") -> Judgement:
-    source = judge.target.source
-    assert old in source
-    return judge.verdict(Check(source=source.replace(old, new) if old else source))
 
 
 def test_each_run_finds_the_named_inputs_as_they_were_given_though_the_reference_changes_them_too(
