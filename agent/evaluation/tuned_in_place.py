@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pgo_agent.agent.moves.analysis.launched import named
+from pgo_agent.agent.moves.analysis.launched import named, parameters
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record.candidate import Candidate
 from pgo_agent.sandbox import parsing
@@ -57,7 +57,7 @@ def tuners(source: str) -> dict[str, ast.Call]:
 def changing(built: Side, loose: Mapping[str, ast.Call], source: str) -> Iterator[tuple[str, str]]:
     """Give such kernels that read and write an input in place which their tuner does not restore, with the input."""
     restored = {n: _restored(call) for n, call in loose.items()}
-    parameters = {n: _parameters(source, n) for n in loose}
+    names = {n: _parameters(source, n) for n in loose}
     for plan in (p for plans in built.plans.values() for p in plans):
         held = plan_rules.held(plan, built.in_place)
         for step in (s for s in plan["steps"] if "kernel" in s):
@@ -65,9 +65,7 @@ def changing(built: Side, loose: Mapping[str, ast.Call], source: str) -> Iterato
             safe = restored.get(name, frozenset())
             if name not in loose or safe is None:
                 continue
-            kept = {
-                t["t"] for p, a in zip(parameters[name], step["args"], strict=False) if p in safe for t in tensors(a)
-            }
+            kept = {t["t"] for p, a in zip(names[name], step["args"], strict=False) if p in safe for t in tensors(a)}
             for storage in _read_and_written(built.texts[step["kernel"]], step) - kept:
                 if storage in held:
                     yield name, held[storage]
@@ -86,7 +84,7 @@ def _restored(call: ast.Call) -> frozenset[str] | None:
 
 def _parameters(source: str, name: str) -> list[str]:
     functions = (n for n in ast.walk(parsing.module(source)) if isinstance(n, ast.FunctionDef) and n.name == name)
-    return [a.arg for f in functions for a in (*f.args.posonlyargs, *f.args.args)]
+    return [p for f in functions for p in parameters(f)]
 
 
 def _read_and_written(ttgir: str, step: Mapping[str, Any]) -> set[int]:

@@ -23,6 +23,7 @@ from pgo_agent.sandbox.bundle import validate
 from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import BadBundle
+from pgo_agent.sandbox.interpreter.as_shipped import Tried
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.isolation.box import Box
 
@@ -43,16 +44,6 @@ FIRST = Sizing()
 
 WRONG, UNKNOWN, UNWRITTEN, SOUND = 3, 2, 1, 0  # what sizes lead to, the worst first
 SMALLEST = (Guess.RAGGED, Guess.HALVES)  # which have the small case EVEN
-
-
-@dataclass(frozen=True)
-class Case:
-    """What the interpreter said of one case: see `sandbox/interpreter/as_shipped.py`."""
-
-    error: str
-    unwritten: int
-    of: int
-    late: bool
 
 
 @dataclass(frozen=True)
@@ -143,7 +134,7 @@ class Trying:
             (folder / "request.json").write_text(json.dumps(request))
             self.box.run(box.AS_SHIPPED, folder, seconds + STARTING)
             try:
-                cases = json_codec.from_json(dict[str, Case], validate.answer(folder / "out" / "result.json"))
+                cases = json_codec.from_json(dict[str, Tried], validate.answer(folder / "out" / "result.json"))
             except (BadBundle, OSError, ValueError, TypeError, KeyError):
                 cases = {}  # nothing is known
         self.left -= time.monotonic() - began
@@ -159,7 +150,7 @@ def _ladder(taken: Sequence[Sizing]) -> Iterator[Sizing]:
         yield from (replace(sizing, how=how) for sizing in taken)
 
 
-def _found(cases: Mapping[str, Case]) -> Found:
+def _found(cases: Mapping[str, Tried]) -> Found:
     late = any(c.late for n, c in cases.items() if n != captured_target.HIDDEN)
     for name, case in cases.items():
         if case.error:
