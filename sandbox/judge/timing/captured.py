@@ -39,4 +39,5 @@ class Captured:
         except Exception:  # torch, cuBLAS, Triton and the driver each have an error of their own for it
             torch.cuda.synchronize()
             return None
-        return graph.replay
+        replay: Callable[[], object] = graph.replay
+        return replay
