@@ -7,7 +7,6 @@ from functools import partial
 
 import pytest
 from pgo_agent.sandbox.judge.timing import bootstrap
-from pgo_agent.sandbox.judge.timing.captured import Captured
 from pgo_agent.sandbox.judge.timing.timer import BufferSet, TimedSide, Timer
 
 pytestmark = pytest.mark.gpu
@@ -35,30 +34,14 @@ def test_a_library_that_works_on_the_host_between_its_launches_is_timed_by_what_
 
     a = torch.randn(1024, 1024, device="cuda", dtype=torch.float16)
 
-    def library(pause: float) -> object:
+    def library(pause: float) -> None:
         for _ in range(3):
-            b = torch.mm(a, a)
+            torch.mm(a, a)
             time.sleep(pause)
-        return b
 
-    prompt, slow = (TimedSide(str(p), [BufferSet(Captured(partial(library, p)))]) for p in (0.0, 2e-3))
+    prompt, slow = (TimedSide(str(p), [BufferSet(partial(library, p))]) for p in (0.0, 2e-3))
     Timer("cuda").run([prompt, slow], rounds=50)
     assert statistics.median(slow.samples) < 1.1 * statistics.median(prompt.samples)
-
-
-def test_a_library_that_waits_for_the_gpu_is_timed_as_it_is_called() -> None:
-    import torch
-
-    a, called = torch.randn(1024, 1024, device="cuda"), []
-
-    def library() -> object:
-        called.append(1)
-        return float(torch.mm(a, a).sum())
-
-    side = TimedSide("waits", [BufferSet(Captured(library))])
-    before = len(called)
-    Timer("cuda").run([side], rounds=10)
-    assert len(called) > before + 10 and all(0 < ms < 1000 for ms in side.samples)
 
 
 def test_intervals_of_a_kernel_against_itself_hold_one() -> None:

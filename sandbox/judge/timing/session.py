@@ -19,7 +19,6 @@ from pgo_agent.sandbox.guard_zones import Fill
 from pgo_agent.sandbox.judge.results.checks import STEP_SECONDS, Pick, TargetSession, verified_key
 from pgo_agent.sandbox.judge.results.deviation import compare
 from pgo_agent.sandbox.judge.results.numerics import Expected
-from pgo_agent.sandbox.judge.timing.captured import Captured
 from pgo_agent.sandbox.judge.timing.timer import BufferSet, TimedSide, checksum
 
 PLACES = 3  # of each side at most
@@ -107,7 +106,7 @@ def _laid_out(
         if name in extra:
             inputs = bench.inputs(case, seeds[name])
             changed = [(t, t.clone()) for n in bench.changed for t in in_place.tensors(inputs[n])]
-            return BufferSet(Captured(partial(extra[name], **inputs)), restored=changed)
+            return BufferSet(partial(extra[name], **inputs), restored=changed)
         replay = bench.replay(picks[name], case, seeds[name])
         opened.callback(replay.close)
         replay.poison(Fill())

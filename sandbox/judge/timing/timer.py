@@ -2,16 +2,17 @@
 
 Each round visits every side twice, in a random order and back. Before each launch (warm-up too) all memory of the side
 but its inputs is refilled with NaN, zeros or random bytes, and inputs that it changes get their values again. Then the
-L2 is flushed by several writes of twice its size, so that the launch is queued before the GPU reaches it: a busy host
-makes a library call late. CUDA events enclose the launch alone. After each launch its outputs are sampled on the GPU:
-by a checksum, which must match the verified outputs, or by elements at random positions where outputs may differ
-between launches. Inputs and guard zones are checked after every warm-up launch, after a random one of four others, and
-at the end by the caller. Each side has its own seed and its own buffers, which may lie at several places that take
-turns. Instrumented builds are never timed here.
+L2 is flushed by several writes of twice its size, so that the launch is queued before the GPU reaches it. Before a call
+of a library the GPU also sleeps, for several times as long as the host takes for the call. CUDA events enclose the
+launch alone. After each launch its outputs are sampled on the GPU: by a checksum, which must match the verified
+outputs, or by elements at random positions where outputs may differ between launches. Inputs and guard zones are
+checked after every warm-up launch, after a random one of four others, and at the end by the caller. Each side has its
+own seed and its own buffers, which may lie at several places that take turns. Instrumented builds are never timed here.
 """
 
 import random
 import secrets
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -25,6 +26,11 @@ WARMUP = 3  # launches at each place before the first round
 # Writes of the flush: some 150 us on an H200. With one, cuBLAS's 47 us were timed as 49 from an idle host, and as 71
 # from one that compiled on every core.
 FLUSHES = 4
+# A call of a library works on the host between its launches, and longer on a host that builds candidates on every core:
+# one compiled reference was timed as twelve times the time of the GPU.
+AHEAD = 4  # times as long as the host took for the last warm-up call
+LONGEST_AHEAD = 0.05  # seconds
+CYCLES = 2e9  # of a second of sleep, at most: the GPU's clock is slower
 PIECE = 1 << 22  # words of a checksum that are summed at a time
 LOOKED = 4  # one in so many timed launches has its inputs and guard zones checked
 DRAWN = 1 << 16  # most elements of an output that are sampled after a launch
@@ -56,6 +62,7 @@ class TimedSide:
     name: str
     places: Sequence[BufferSet]
     deterministic: bool = True
+    host: float = 0.0  # seconds that the host takes for a call of a library
     samples: list[float] = field(default_factory=list)  # ms, one a round: both visits together, halved
     checksums: list[Any] = field(default_factory=list)  # of the outputs of every launch
     drawn: list[Drawn] = field(default_factory=list)  # from the outputs of every launch, where they may differ
@@ -127,7 +134,9 @@ class Timer:
         for side, place in ((s, p) for s in sides for p in s.places):
             for _ in range(WARMUP):
                 place.wipe()
+                began = time.perf_counter()
                 place.launch()
+                side.host = time.perf_counter() - began if place.replay is None else 0.0
                 side.look(place, around=True)
             place.wipe()
         visits: list[tuple[TimedSide, Any, Any]] = []
@@ -141,6 +150,8 @@ class Timer:
     def _visit(self, s: TimedSide, turn: int) -> tuple[TimedSide, Any, Any]:
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         place = s.places[turn % len(s.places)]
+        if s.host:
+            torch.cuda._sleep(int(CYCLES * min(AHEAD * s.host, LONGEST_AHEAD)))
         place.wipe()
         for _ in range(FLUSHES):
             self._flush.zero_()
