@@ -1,4 +1,4 @@
-"""Boxed processes that need not import torch and triton first: they are forked from one that has
+"""Boxed processes that need not import torch, triton and our own modules first: they are forked from one that has
 (`forkserver_main.py`).
 
 The box is bubblewrap's all the same: it sets up mounts and namespaces around a shell that waits, and the forked process
@@ -21,19 +21,45 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pgo_agent.sandbox.isolation import bubblewrap
+
 PROCESS = Path(__file__).with_name("forkserver_main.py")
 WAIT = ("/bin/sh", "-c", "echo; read line")  # what holds a box: it says that all is set up, and ends with its input
 START_SECONDS = 120.0  # torch on a machine that does much else
 _TRITON = ("triton", "triton.backends.nvidia.compiler")
 _LAUNCHED = (*_TRITON, "triton.testing", "triton.experimental.gluon")  # Gluon: the first launch imports it
-_TRACED = ("torch", "torch.fx.experimental.symbolic_shapes", *_LAUNCHED)
-_INTERPRETED = ("torch", *_LAUNCHED, "triton.runtime.interpreter")
-LIBRARIES = {  # what a module is sure to import, from which all else of torch and triton follows
+_SHARED = ("isolation.rlimits", "isolation.seccomp", "bundle.validate", "devices", "target")
+_TRACER = (
+    "autotune",
+    "capture_ttgir",
+    "compiler_stderr",
+    "error_messages",
+    "launches",
+    "stand_in_backward",
+    "user_calls",
+)
+_COMPILER = ("backend_stages", "nvdisasm", "nvidia_tools", "sass_mix", "static")
+
+
+def _ours(*names: str, room: str = "") -> tuple[str, ...]:
+    return tuple(f"pgo_agent.sandbox.{room}{n}" for n in names)
+
+
+_COMPILED = (*_TRITON, *_ours(*_COMPILER, room="compiler."), *_ours("isolation.seccomp"))
+_TRACED = (
+    *("torch", "torch.fx.experimental.symbolic_shapes", *_LAUNCHED),
+    *_ours(*_TRACER, room="tracer."),
+    *_ours(*_SHARED, "in_place", "ttgir.dataflow"),
+)
+_INTERPRETED = ("torch", *_LAUNCHED, "triton.runtime.interpreter", *_ours(*_SHARED, "interpreter.session"))
+# What a module is sure to import, from which all else follows. Of ours nothing that changes torch when it is imported
+# (`tracer/fake_gpu.py`): a judge is forked from the same process (`unboxed.py`).
+LIBRARIES = {
     "pgo_agent.sandbox.tracer": _TRACED,
     "pgo_agent.sandbox.tracer.user_program": _TRACED,
     "pgo_agent.sandbox.interpreter": _INTERPRETED,
     "pgo_agent.sandbox.interpreter.as_shipped": _INTERPRETED,
-    "pgo_agent.sandbox.compiler": _TRITON,
+    "pgo_agent.sandbox.compiler": _COMPILED,
 }
 KILLED = 128 + signal.SIGKILL  # as bubblewrap reports a SIGKILL
 
@@ -83,7 +109,7 @@ class Warm:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             popen = subprocess.Popen(
-                [kind.python, "-B", str(PROCESS), kind.module, *kind.libraries],
+                [kind.python, "-B", str(PROCESS), kind.module, str(bubblewrap.PACKAGE), *kind.libraries],
                 env=dict(kind.env),
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,

@@ -1,13 +1,15 @@
-"""`python forkserver_main.py MODULE LIBRARY...`: imports libraries, then becomes one boxed process after another.
+"""`python forkserver_main.py MODULE PACKAGE LIBRARY...`: imports libraries, then becomes boxed processes, one by one.
 
-Most of what a boxed process costs is the import of torch and triton. This one has them, waits on a socket (its standard
-input), and forks a child for each request. A request comes with three open files: where to tell the end, a process of a
-box that bubblewrap has set up, and the log. The child joins that box's namespaces (setns: its mounts, processes,
-network, IPC, host name and users are bubblewrap's), gives up every privilege, and runs what Python's arguments name.
-A request with an environment is for a process of our own that no box holds: see `_beside`.
+Most of what a boxed process costs is the import of torch, of triton and of our own modules. This one has them. Ours lie
+in the folder PACKAGE, and are imported as if they lay where a box has them: a child finds the same files there. This
+process waits on a socket (its standard input), and forks a child for each request. A request comes with three open
+files: where to tell the end, a process of a box that bubblewrap has set up, and the log. The child joins that box's
+namespaces (setns: its mounts, processes, network, IPC, host name and users are bubblewrap's), gives up every privilege,
+and runs what Python's arguments name. A request with an environment is for a process of our own that no box holds: see
+`_beside`.
 
 No untrusted code runs in this process. Nothing comes back from a child. Every child is forked from the same state.
-It imports nothing of ours: a child does, inside the box, from where the box has it. `forkserver.py` is the other end.
+`forkserver.py` is the other end.
 """
 
 import contextlib
@@ -16,6 +18,7 @@ import errno
 import fcntl
 import gc
 import importlib
+import itertools
 import json
 import os
 import runpy
@@ -25,11 +28,16 @@ import socket
 import sys
 import traceback
 import types
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.util import spec_from_file_location
 from pathlib import Path
 from typing import Any, NoReturn
 
 NOBODY = 65534
+BOXED = "/pgo/pgo_agent/sandbox"  # where a box has our package
 FILES = 8  # of one request, at most
+MANY = 8  # requests, after which more are expected
 _NEW = {  # CLONE_NEW* of a box, and their names in /proc
     "mounts": (0x00020000, "mnt"),
     "cgroup": (0x02000000, "cgroup"),
@@ -44,24 +52,77 @@ _CAPSET, _CAPABILITY_VERSION = {"x86_64": 126, "aarch64": 91}, 0x20080522  # num
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def main(libraries: list[str]) -> None:
+def main(package: str, libraries: list[str]) -> None:
     gc.disable()
+    sys.meta_path.insert(0, finder := _Ours(package))
     for name in libraries:
         importlib.import_module(name)
+    from pgo_agent.sandbox.isolation import huge_pages
+
+    sys.meta_path.remove(finder)
     gc.freeze()  # what is shared with the children stays so
     gc.enable()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the children here
     with socket.socket(fileno=0) as requests:
         requests.send(b"ready")
-        while True:
-            text, files, _, _ = socket.recv_fds(requests, 1 << 20, FILES)
-            if not text:
+        for number in itertools.count(1):
+            if not _serve(requests):
                 return
-            if not os.fork():
-                request = json.loads(text)
-                _beside(request, *files) if "env" in request else _child(request, *files)
-            for fd in files:
-                os.close(fd)
+            if number == MANY:
+                huge_pages.move()
+
+
+def _serve(requests: socket.socket) -> bool:
+    """Fork a child for the next request; say whether there was one."""
+    text, files, _, _ = socket.recv_fds(requests, 1 << 20, FILES)
+    if text and not os.fork():
+        request = json.loads(text)
+        _beside(request, *files) if "env" in request else _child(request, *files)
+    for fd in files:
+        os.close(fd)
+    return bool(text)
+
+
+class _Ours(MetaPathFinder):
+    """Finds our package where it lies here, and has its modules say that they lie where a box has them."""
+
+    def __init__(self, package: str) -> None:
+        self._package = package
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        if name == "pgo_agent":
+            spec = ModuleSpec(name, None, is_package=True)
+            spec.submodule_search_locations = [str(Path(BOXED).parent)]
+            return spec
+        if not name.startswith("pgo_agent.sandbox"):
+            return None
+        file = Path(self._package, *name.split(".")[2:])
+        is_package = file.is_dir()
+        file = file / "__init__.py" if is_package else file.with_suffix(".py")
+        inside = Path(BOXED, file.relative_to(self._package))
+        return spec_from_file_location(
+            name,
+            inside,
+            loader=_Loader(name, str(inside), file),
+            submodule_search_locations=[str(inside.parent)] if is_package else None,
+        )
+
+
+class _Loader(SourceFileLoader):
+    """Loads a file as if it lay elsewhere: its code says so in tracebacks, too."""
+
+    def __init__(self, name: str, inside: str, outside: Path) -> None:
+        super().__init__(name, inside)
+        self._outside = SourceFileLoader(name, str(outside))
+
+    def get_code(self, fullname: str) -> types.CodeType | None:
+        code = self._outside.get_code(fullname)
+        return code and _placed(code, self.path)
+
+
+def _placed(code: types.CodeType, file: str) -> types.CodeType:
+    inner = tuple(_placed(c, file) if isinstance(c, types.CodeType) else c for c in code.co_consts)
+    return code.replace(co_filename=file, co_consts=inner)
 
 
 def _child(request: dict[str, Any], status: int, box: int, log: int) -> NoReturn:
@@ -119,6 +180,8 @@ def _run_ours(request: dict[str, Any], *files: int) -> NoReturn:
         old = os.environ["PYTHONPATH"].split(os.pathsep)
         os.environ.clear()
         os.environ.update(request["env"])
+        for name in [n for n in sys.modules if n.partition(".")[0] == "pgo_agent"]:
+            del sys.modules[name]  # no box has a folder for it here
         sys.path[: len(old)] = os.environ["PYTHONPATH"].split(os.pathsep)
         os.chdir(request["cwd"])
         _libc.prctl(_NAME, request["words"][1].rpartition(".")[2].encode())
@@ -217,4 +280,4 @@ def _ok(result: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[2:])  # the module's name is for those who look at the machine's processes
+    main(sys.argv[2], sys.argv[3:])  # the module's name is for those who look at the machine's processes

@@ -103,7 +103,23 @@ def test_it_sees_and_may_do_what_one_that_is_begun_anew_does(forked: Told) -> No
 def test_it_has_the_libraries_and_none_of_our_modules_but_those_of_its_box(forked: Told) -> None:
     ran = forked.ran("import sys; print('triton' in sys.modules, [m for m in sys.modules if 'warm' in m])")
     assert ran.output.split(maxsplit=1) == ["True", "[]\n"]
-    assert "/pgo/" in forked.ran("import pgo_agent.sandbox as s; print(s.__file__)").output
+
+
+def test_its_modules_of_ours_are_those_that_a_process_which_is_begun_anew_finds_in_its_box(forked: Told) -> None:
+    forking = ("pgo_agent.sandbox.isolation.huge_pages", "pgo_agent.sandbox.isolation.rlimits")
+    names = [*forking, *(n for n in forkserver.LIBRARIES[MODULE] if n.startswith("pgo_agent"))]
+    code = f"""
+    import importlib, inspect, json, sys
+    before = [n for n in sys.modules if n.startswith("pgo_agent")]
+    for name in {names}:
+        importlib.import_module(name)
+    ours = {{n: m for n, m in sys.modules.items() if n.startswith("pgo_agent.")}}
+    said = {{n: [m.__file__, m.__spec__.origin, m.__cached__, list(getattr(m, "__path__", [])), inspect.getsource(m),
+                [f.__code__.co_filename for f in vars(m).values() if inspect.isfunction(f)]] for n, m in ours.items()}}
+    print(json.dumps([len(before), said, sys.modules["pgo_agent"].__path__[0]]))
+    """
+    (here, *mine), (_, *other) = (json.loads(b.ran(code).output) for b in (forked, replace(forked, forks=False)))
+    assert mine == other and here > 20
 
 
 @pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="this kernel does not schedule sessions")
