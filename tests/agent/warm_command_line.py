@@ -6,9 +6,11 @@ Then it waits on a socket (its standard input). A request names the program, the
 environment, and comes with three open files: output, errors, and where to tell the process's id and how it ended.
 
 A command is a process of its own, with its own judge, record and boxes, and ends as any other does. It differs from one
-that is begun anew in its command line in /proc, and an import that a module forgot may have been made by another.
+that is begun anew in its command line in /proc, an import that a module forgot may have been made by another, and it
+does not take its modules apart when it ends.
 """
 
+import atexit
 import ctypes
 import importlib
 import json
@@ -21,23 +23,31 @@ import threading
 from typing import Any
 
 from pgo_agent.sandbox.imports import heavy
+from pgo_agent.sandbox.isolation import huge_pages
 from pgo_agent.sandbox.isolation.box import INTERPRETER, Box
 
 IMPORTS = (
     "pgo_agent.agent.cli.records",
     "pgo_agent.agent.cli.evals",
     "pgo_agent.agent.cli.session.command",
+    "pgo_agent.agent.commands.apply",
     "pgo_agent.agent.commands.check",
+    "pgo_agent.agent.commands.doctor",
     "pgo_agent.agent.commands.init.capture",
     "pgo_agent.agent.commands.optimize",
     "pgo_agent.agent.commands.profile",
+    "pgo_agent.agent.commands.recordings",
     "pgo_agent.agent.moves.catalogue",
     "pgo_agent.agent.search.loop",
     "pgo_agent.agent.views.live.progress",
+    "pgo_agent.agent.views.profile.output",
     "pgo_agent.agent.views.profile.page",
     "pgo_agent.agent.views.profile.perfetto",
-    "pgo_agent.agent.views.report.page",
+    "pgo_agent.agent.views.report.write",
     "pgo_agent.agent.views.show",
+    "pgo_agent.evals.gate.run",
+    "networkx",
+    "typer.rich_utils",
     "tests.agent.made_up",
     "tests.agent.many",
     "tests.sandbox.spool_worker",
@@ -54,6 +64,7 @@ def main() -> None:
     own = {k: v for k, v in os.environ.items() if before.get(k) != v}  # what imports set, as they do anywhere
     for module in BOXED:
         Box("bubblewrap").prepare(module)
+    huge_pages.move()
     assert threading.active_count() == 1, "a fork has one thread"
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the children here
     with socket.socket(fileno=0) as requests:
@@ -67,7 +78,7 @@ def main() -> None:
                 os.close(fd)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     if _becomes_the_command(*files):
-        _run(json.loads(request), own)
+        _run_to_the_end(json.loads(request), own)
 
 
 def _becomes_the_command(out: int, err: int, status: int) -> bool:
@@ -90,6 +101,22 @@ def _becomes_the_command(out: int, err: int, status: int) -> bool:
     for fd in (null, out, err, status):
         os.close(fd)
     return True
+
+
+def _run_to_the_end(request: dict[str, Any], own: dict[str, str]) -> None:
+    """End as Python does, but for taking apart all that was imported: that takes longer than a short command."""
+    try:
+        _run(request, own)
+        code = 0
+    except SystemExit as e:
+        if not isinstance(e.code, int | None):
+            raise
+        code = e.code or 0
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _run(request: dict[str, Any], own: dict[str, str]) -> None:
