@@ -86,7 +86,7 @@ OPS = frozenset(  # what launchers do around their kernels; a candidate may use 
     )
 )
 _TYPE = re.compile(
-    r"(\*k?(i1|i8|i16|i32|i64|u8|u16|u32|u64|fp16|bf16|fp32|fp64|fp8e4nv|fp8e5|fp8e4b15|fp8e4b8|fp8e5b16)"
+    r"(\*k?(i1|i8|i16|i32|i64|u1|u8|u16|u32|u64|fp16|bf16|fp32|fp64|fp8e4nv|fp8e5|fp8e4b15|fp8e4b8|fp8e5b16)"
     r"|i1|i8|i16|i32|i64|u1|u8|u16|u32|u64|fp16|bf16|fp32|f32|fp64|constexpr"
     # what follows the block is Gluon's repr of its layout; nothing that C could be made of
     r"|tensordesc<(fp16|bf16|fp32|fp8e4nv|fp8e5|i8|u8|i32)\[\d+(, ?\d+){0,4}\][A-Za-z0-9_ .,=()\[\]-]{0,400}>)\Z"

@@ -14,6 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from pgo_agent.sandbox import devices
+from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.imports import heavy
 
 HELD_OUT_FLOPS, HELD_OUT_BYTES = 1e8, 4e6  # of a held-out case that is interpreted
@@ -47,7 +49,7 @@ def _tried(folder: Path, request: Mapping[str, Any]) -> dict[str, Tried]:
     inner, file = folder / "out" / "run", (folder / request["target"]).resolve()
     for name in ("in", "out"):
         (inner / name).mkdir(parents=True)
-    cases = _described(inner, file)
+    cases = _described(inner, file, devices.find(request["device"]))
     asked = {
         "candidate": str(file),
         "device": request["device"],
@@ -61,17 +63,17 @@ def _tried(folder: Path, request: Mapping[str, Any]) -> dict[str, Tried]:
     return {n: answer.get(n) or Tried(late=True) for n in cases}
 
 
-def _described(folder: Path, file: Path) -> dict[str, dict[str, object]]:
+def _described(folder: Path, file: Path, device: Device) -> dict[str, dict[str, object]]:
     """Return the inputs of the cases that the interpreter can compute with, saved."""
     from pgo_agent.sandbox import target
     from pgo_agent.sandbox.interpreter import tensors
-    from pgo_agent.sandbox.interpreter.cuda_as_cpu import DevicesOnCpu
+    from pgo_agent.sandbox.interpreter.cuda_as_cpu import DevicesOnCpu, answering
     from pgo_agent.sandbox.interpreter.floats import INTERPRETED
     from torch import Generator, Tensor
     from torch.utils._pytree import tree_leaves
 
     result = dict[str, dict[str, object]]()
-    with DevicesOnCpu():
+    with answering(device), DevicesOnCpu():
         module = target.load(file, "pgo_target")
         for label, case in {**module.SMALL, **module.HELD_OUT}.items():
             if module.flops(case) > HELD_OUT_FLOPS or module.bytes_moved(case) > HELD_OUT_BYTES:

@@ -4,11 +4,17 @@ Allocations and inputs of a launcher lie between guard zones; unwritten memory h
 functions have no guard zones; but all storages are noted, so that accesses outside of them are found.
 """
 
-from collections.abc import Callable
+import multiprocessing
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+import triton.testing
+from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.guard_zones import Guarded
+from pgo_agent.sandbox.tracer import fake_cuda_api
 from torch.overrides import TorchFunctionMode
 
 CUDA = torch.device("cuda", 0)
@@ -20,6 +26,22 @@ _FILLED = {
     torch.zeros, torch.zeros_like, torch.ones, torch.ones_like, torch.full, torch.full_like,
     torch.Tensor.new_zeros, torch.Tensor.new_ones, torch.Tensor.new_full,
 }  # fmt: skip
+
+
+@contextmanager
+def answering(device: Device) -> Iterator[None]:
+    """Let `torch.cuda` answer as if this GPU were there, while packages are imported that ask for one."""
+    of_torch = (torch, torch.cuda, torch.accelerator, torch.version, torch._C, torch.library, torch._library.triton)
+    modules = (*of_torch, triton.testing, subprocess, multiprocessing)
+    before = [dict(vars(m)) for m in modules]
+    fake_cuda_api.patch_torch(device, fake_cuda_api.Refusals())
+    after = [dict(vars(m)) for m in modules]
+    try:
+        yield
+    finally:
+        for module, old, new in zip(modules, before, after, strict=True):
+            for name in (n for n in old if new[n] is not old[n] and vars(module).get(n) is new[n]):
+                setattr(module, name, old[name])
 
 
 class DevicesOnCpu(TorchFunctionMode):

@@ -5,7 +5,9 @@ function that is not listed here raises Lacking. Relies on Triton's own table of
 types that would not compile fails here too.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
+from importlib.machinery import SourceFileLoader
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -94,10 +96,23 @@ def install() -> None:
     from triton.runtime import interpreter
 
     interpreter.InterpreterBuilder.create_extern_elementwise = _elementwise
-    for name in [n for n in vars(libdevice) if callable(getattr(libdevice, n)) and not n.startswith("_")]:
-        replacement = _called(name, getattr(typed, name, None), interpreter.interpreter_semantic)
-        for module in (libdevice, typed):
-            setattr(module, name, replacement)
+    named = [n for n in vars(libdevice) if callable(getattr(libdevice, n)) and not n.startswith("_")]
+    called = {n: _called(n, getattr(typed, n, None), interpreter.interpreter_semantic) for n in named}
+    vars(libdevice).update(called)
+    vars(typed).update(called)
+    _also_in_copies({libdevice.__name__, typed.__name__}, called)
+
+
+def _also_in_copies(modules: Collection[str], called: Mapping[str, Callable[..., Any]]) -> None:
+    """Let a module that somebody executes once more (`spec.loader.exec_module`) get the functions, too."""
+    execute = SourceFileLoader.exec_module
+
+    def executed(loader: SourceFileLoader, module: ModuleType) -> None:
+        execute(loader, module)
+        if module.__name__ in modules:
+            vars(module).update(called)
+
+    setattr(SourceFileLoader, "exec_module", executed)  # noqa: B010 (mypy refuses the other form)
 
 
 def _called(name: str, typed: Any, semantic: Any) -> Callable[..., Any]:

@@ -28,6 +28,7 @@ class Call:
         self.launches: list[dict[str, Any]] = []
         self.used = False  # something was launched in it
         self.written = set[int]()  # storages that torch operators of it, or of what it called, wrote into
+        self.asked = False  # for the value of a tensor, which no plan can hold
         self.result: Any = None
         self.context = args.get("ctx")  # of an autograd Function
         self.site: dict[str, Any] | None = None  # the line of the user's program that led to it, and its names

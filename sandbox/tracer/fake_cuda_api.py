@@ -64,6 +64,28 @@ class _Nothing(contextlib.nullcontext[None]):
         super().__init__()
 
 
+class _Generator:
+    """The GPU's own generator of random numbers: seed 0, no number drawn. Launchers read its state and set it."""
+
+    device = torch.device("cuda", 0)
+
+    def get_state(self) -> "_State":
+        return _State()
+
+    def set_state(self, _state: object) -> None:
+        """Each launch begins with the same state, for a plan holds the numbers that a kernel is given."""
+
+    def initial_seed(self) -> int:
+        return 0
+
+
+class _State:
+    """Its state: seed and offset, when it is read as whole numbers."""
+
+    def view(self, _dtype: torch.dtype) -> list[int]:
+        return [0, 0]
+
+
 class _Stream:
     cuda_stream = 0
     device_index = 0
@@ -228,6 +250,7 @@ def patch_torch(d: Device, refusals: Refusals) -> None:
         is_current_stream_capturing=lambda: False,
         is_bf16_supported=lambda *a, **k: d.arch >= 80,
         mem_get_info=lambda *a: (d.memory, d.memory),
+        default_generators=(_Generator(),),
     )
     for name, answer in answers.items():
         setattr(torch.cuda, name, answer)

@@ -163,7 +163,9 @@ class Watch(TorchDispatchMode):
             c.context is first.context and c.name.endswith(backward) for c in all_calls
         ):
             return first
-        matched = [c for c in chain[max(own, 0) :] if self.values.storages((c.args, c.result)) & looked_at]
+        outer = [c for c in chain[max(own, 0) :] if not c.asked]
+        first = next((c for c in reversed(chain[: max(own, 0) + 1]) if not c.asked), first)
+        matched = [c for c in outer if self.values.storages((c.args, c.result)) & looked_at]
         named = [c for c in matched if all(known & {s, *self.values.copies(s)} for s in self.values.storages(c.args))]
         if own >= 0 and first in named:
             return first
@@ -210,6 +212,7 @@ class Watch(TorchDispatchMode):
 
     def _all(self, tensor: Any, name: str) -> Any:
         """Return what an op gives whose result is as long as values say: as if it took every element, and once."""
+        self._asked()
         if name == "repeat_interleave" and tensor in self._literals:
             return torch.empty((sum(self._literals[tensor]),), dtype=torch.int64, device=tensor.device)
         self.note(f"the program asked which elements hold{call_frames.where()}: all of them were given")
@@ -227,10 +230,16 @@ class Watch(TorchDispatchMode):
     def _value(self, tensor: Any, name: str) -> Any:
         if getattr(tensor, "constant", None) is not None:
             return tensor.constant.item()
+        self._asked()
         yes = tensor.dtype == torch.bool or name != "_local_scalar_dense"
         kind: type = bool if yes else float if tensor.dtype.is_floating_point else int
         self.note(f"the program asked for the value of a tensor{call_frames.where()}: {_STAND_INS[kind]} was given")
         return _STAND_INS[kind]
+
+    def _asked(self) -> None:
+        """Note that the calls that run now need the value of a tensor on the host, which no plan can hold."""
+        for call in self._open.values():
+            call.asked = True
 
     def _launch(self, launch: dict[str, Any]) -> dict[str, Any]:
         return launch | {"args": {n: self.values.plain(v) for n, v in launch["args"].items()}}

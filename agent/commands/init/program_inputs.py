@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from pgo_agent.agent.commands.init import cases as sizing
-from pgo_agent.agent.commands.init import program_text
+from pgo_agent.agent.commands.init import program_text, references
 from pgo_agent.agent.commands.init.captured_calls import Captured
 from pgo_agent.agent.commands.init.cases import LARGE, NUMBER
 from pgo_agent.agent.commands.init.seen import Tensor, tensor
@@ -57,11 +57,12 @@ def found(captured: Captured, known: sizing.Sizes, dtype: str) -> ProgramInputs 
 
 
 def _name(t: Tensor, names: Mapping[str, object]) -> str | None:
-    """Return the name of a tensor of the program that an argument is, or was copied from."""
+    """Return the tensor of the program that an argument is, was copied from, or has with its axes in another order."""
     known = [(n, o) for n, v in names.items() if (o := tensor(v)) is not None]
     alike = [(n, o) for n, o in known if (o.shape, o.dtype) == (t.shape, t.dtype)]
     same = next((n for n, o in alike if o.storage == t.storage and o.stride == t.stride), None)
-    return same or next((n for n, o in alike if o.sources & t.sources and (t.contiguous or o.stride == t.stride)), None)
+    copied = (n for n, o in alike if o.sources & t.sources and (t.contiguous or o.stride == t.stride))
+    return same or next(copied, None) or references.permuted(t, known)
 
 
 def _sizes(names: Mapping[str, object], known: sizing.Sizes, dtype: str) -> dict[str, str]:

@@ -39,7 +39,14 @@ class Made:
         return tuple(ast.unparse(n) for n in self.body)
 
     def mentions(self, name: str) -> bool:
-        return any(isinstance(n, ast.Name) and n.id == name for m in (*self.body, *self.values) for n in ast.walk(m))
+        """Whether a name stands in it, also as one of a module that is imported: `package.softmax` for softmax. What
+        torch calls so is torch's."""
+        imported = {n for b in blocks(self.module) if b.imports for n in b.names} - {"torch"}
+        nodes = [n for m in (*self.body, *self.values) for n in ast.walk(m)]
+        of_module = (n for n in nodes if isinstance(n, ast.Attribute) and n.attr == name)
+        return any(isinstance(n, ast.Name) and n.id == name for n in nodes) or any(
+            ast.unparse(n).partition(".")[0] in imported for n in of_module
+        )
 
     @property
     def draws(self) -> bool:

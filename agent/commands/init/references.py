@@ -157,7 +157,7 @@ def _given(check: Check, values: Values, told: Collection[str]) -> dict[str, str
         t, number = tensor(value), value.get("plain")
         if t is not None and name not in told:
             alike = (n for n, o in given if _same(o, t))
-            if (same := next(alike, None) or _permuted(t, given)) is not None:
+            if (same := next(alike, None) or permuted(t, given)) is not None:
                 result[name] = same
         elif name in values and values[name] == value:
             result[name] = name
@@ -183,7 +183,7 @@ def expression(leaf: str) -> str:
     return name + "".join(f"[{p}]" for p in places)
 
 
-def _permuted(t: Tensor, given: Sequence[tuple[str, Tensor]]) -> str | None:
+def permuted(t: Tensor, given: Sequence[tuple[str, Tensor]]) -> str | None:
     """Return a tensor as an argument with its axes in another order."""
     for name, o in given:
         if o.storage != t.storage or len(o.shape) != len(t.shape) or o.dtype != t.dtype:

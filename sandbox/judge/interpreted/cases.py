@@ -14,12 +14,13 @@ from typing import Any
 
 import torch
 from pgo_agent.sandbox import target
+from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.gate.coverage import HELD_OUT
 from pgo_agent.sandbox.gate.reason import Reason, of_case
 from pgo_agent.sandbox.imports import uncompiled
 from pgo_agent.sandbox.in_place import tensors as tensors_of
 from pgo_agent.sandbox.interpreter.as_shipped import HELD_OUT_BYTES, HELD_OUT_FLOPS
-from pgo_agent.sandbox.interpreter.cuda_as_cpu import DevicesOnCpu
+from pgo_agent.sandbox.interpreter.cuda_as_cpu import DevicesOnCpu, answering
 from pgo_agent.sandbox.judge.results.stress_inputs import StressInput
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -50,9 +51,12 @@ class Trial:
         return self.case.startswith(HELD_OUT)
 
 
-def contract_on_cpu(path: Path) -> ModuleType:
-    """Import the contract at `path`; its inputs and reference run on the CPU. Raises what the file raises."""
-    with DevicesOnCpu():
+def contract_on_cpu(path: Path, device: Device) -> ModuleType:
+    """Import the contract at `path`; its inputs and reference run on the CPU. Raises what the file raises.
+
+    `device`: the GPU that packages believe to be there while it is imported.
+    """
+    with answering(device), DevicesOnCpu():
         module = target.load(path, "pgo_target")
     for name in ("inputs", "reference"):
         setattr(module, name, _on_cpu(getattr(module, name)))

@@ -22,7 +22,7 @@ from types import ModuleType
 from typing import cast
 
 import torch
-from pgo_agent.sandbox import in_place, target
+from pgo_agent.sandbox import devices, in_place, target
 from pgo_agent.sandbox.build.trace_and_compile import place
 from pgo_agent.sandbox.bundle import validate as rules
 from pgo_agent.sandbox.bundle.store import room, writing
@@ -65,7 +65,7 @@ class CpuWorker:
         self.announce("import the target", 120.0)
         self.target = target.read(Path(asked.path))
         try:
-            self.module = contract_on_cpu(self.target.contract_path)
+            self.module = contract_on_cpu(self.target.contract_path, devices.find(asked.device))
         except Exception as e:
             raise TargetFault(
                 f"{self.target.contract_path} cannot be imported: {type(e).__name__}: {e}", "fix it"

@@ -25,7 +25,7 @@ LITERAL = {"literal": [1, {"f": "0x1.8p+0"}, True], "size": [3], "dtype": "float
 LAUNCH = {
     "kernel": "a" * 64,
     "grid": [2, 1, 1],
-    "signature": ["*fp16", "tensordesc<fp16[2, 2]>", "i32", "fp32", "constexpr", ["i1", "*bf16"]],
+    "signature": ["*fp16", "tensordesc<fp16[2, 2]>", "i32", "fp32", "constexpr", ["i1", "*bf16", "*u1"]],
     "args": [TENSOR, DESCRIPTOR, -7, {"f": "-inf"}, None, [True, None]],
 }
 OP = {

@@ -87,6 +87,7 @@ CALLS = {  # of integers they must give the very sum
     "what Triton's libraries import": "tl.extra.libdevice.abs(S) * tl.extra.libdevice.copysign(1.0, S)",
     "what CUDA's own module holds": "tl.extra.cuda.libdevice.fma(S, 0.5, S * 0.5)",
     "fast functions": "tl.extra.libdevice.fast_dividef(S, 1.0)",
+    "a package's own copy of the module": "fma_of_a_copy(S, 0.5, S * 0.5)",
 }
 
 
@@ -110,4 +111,14 @@ def test_a_kernel_that_calls_libdevice_is_right_or_wrong_by_what_it_computes(add
     assert wrong.verdict == Verdict.WRONG
 
 
-IMPORTS = "import triton\nimport triton.language.extra.cuda.libdevice\nimport triton.language.extra.libdevice\n"
+IMPORTS = """import importlib.util
+
+import triton
+import triton.language.extra.cuda.libdevice
+import triton.language.extra.libdevice
+
+spec = importlib.util.find_spec("triton.language.extra.libdevice")
+copied = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(copied)
+fma_of_a_copy = copied.fma
+"""

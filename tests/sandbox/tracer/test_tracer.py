@@ -146,6 +146,16 @@ def changed(x):
     return y
 
 
+def drawing(x):
+    generator = torch.cuda.default_generators[torch.cuda.current_device()]
+    state = generator.get_state()
+    seed, offset = state.view(torch.int64)
+    generator.set_state(state)
+    y = torch.empty_like(x)
+    _scaled[(4,)](x, y, 4096 + int(seed), float(offset) + 2.5, None, BLOCK=1024)
+    return y
+
+
 def warmed(x):
     y = torch.empty_like(x)
     _copy.warmup(x, y, 4096, BLOCK=1024, grid=(4,))
@@ -261,6 +271,11 @@ def test_a_callable_grid_is_called_with_all_arguments(traced: Traced) -> None:
 def test_a_float_is_recorded_with_every_bit(traced: Traced) -> None:
     scales = [float.fromhex(step["args"][3]["f"]) for step in traced.steps("scalars")]
     assert scales == [0.1, float("inf")]
+
+
+def test_a_kernel_that_draws_random_numbers_is_given_the_first_state_of_the_generator(traced: Traced) -> None:
+    (step,) = traced.steps("drawing")
+    assert step["args"][2] == 4096 and float.fromhex(step["args"][3]["f"]) == 2.5
 
 
 def test_arguments_that_triton_compiles_in_have_no_value_in_the_plan(traced: Traced) -> None:
