@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 from pgo_agent.agent.cli import runner
 from pgo_agent.agent.cli.evals import evals
+from pgo_agent.agent.cli.mcp_server.command import mcp
 from pgo_agent.agent.cli.options import (
     CHECK_EPILOG,
     EPILOG,
@@ -202,6 +203,7 @@ def doctor(json_lines: JsonOption = False) -> None:
         raise typer.Exit(examine(json_lines))
 
 
+app.command(epilog="Exit codes: 0 ended, 2 usage, 3 environment.")(mcp)
 app.add_typer(records)
 app.add_typer(evals, name="eval")
 

@@ -42,20 +42,24 @@ def read(file: Path, subject: Target) -> GivenFile:
     A .ttgir file is stored as it is. Raises UsageFault when another file is not Python, has no kernel(), or has another
     contract than the target.
     """
-    text = target.text(file)
-    if file.suffix == ".ttgir":
+    return of_text(str(file), target.text(file), subject)
+
+
+def of_text(name: str, text: str, subject: Target) -> GivenFile:
+    """Return the same of a text; `name` is that of its file. Raises UsageFault as `read` does."""
+    if name.endswith(".ttgir"):
         ttgir_files.at(text)
-        return GivenFile(str(file), "ttgir", text)
-    target.parse(text, str(file))
+        return GivenFile(name, "ttgir", text)
+    target.parse(text, name)
     try:
-        return GivenFile(str(file), "source", _candidate(file, text, subject))
+        return GivenFile(name, "source", _candidate(name, text, subject))
     except BadReply as e:
-        raise UsageFault(f"{file}: {e}", _FORMS) from None
+        raise UsageFault(f"{name}: {e}", _FORMS) from None
     except RecursionError:
-        raise UsageFault(f"{file}: {TOO_DEEP}", "nest it less deeply") from None
+        raise UsageFault(f"{name}: {TOO_DEEP}", "nest it less deeply") from None
 
 
-def _candidate(file: Path, text: str, subject: Target) -> str:
+def _candidate(file: str, text: str, subject: Target) -> str:
     names = set[str]().union(*(b.names for b in blocks(text)))
     if "kernel" not in names:
         raise UsageFault(f"{file} does not define kernel()", _FORMS)

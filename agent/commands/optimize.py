@@ -16,7 +16,7 @@ from pgo_agent.agent.evaluation import interpreter
 from pgo_agent.agent.exit_codes import Exit, check_code
 from pgo_agent.agent.llm.models import model_by_role
 from pgo_agent.agent.llm.models.types import OPTIMIZER, Suspended
-from pgo_agent.agent.run import judge_choice
+from pgo_agent.agent.run import judge_choice, submissions
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.events import Emit, Event, Warned
 from pgo_agent.agent.run.facts import GivenFile, RunFacts
@@ -67,6 +67,25 @@ def start(file: Path, asked: RunSettings, store: Store, emit: Emit, given: Seque
     with store.active(run):
         store.add_run(run, file.resolve(), subject.digest, subject.source, device.key, settings, facts, subject.asked)
         return _go(store.run(run), subject, device, judge, models, store, emit)
+
+
+def open_to(who: str, idle: float, file: Path, asked: RunSettings, store: Store) -> str:
+    """Make a new run whose candidates `who` submits, and return its id; `resume` begins it.
+
+    `idle`: seconds without a submission after which it ends. Raises Faults.
+    """
+    file = locate(file)
+    subject = target.read(file)
+    triton = triton_version(asked.python)
+    box.choose(asked.sandbox, asked.python).admit(untrusted=True)
+    judge, device = judge_choice.choose(asked)
+    settings, facts = _resolved(asked, judge), RunFacts(triton, version.ours(), open_to=who, idle=idle)
+    if judge is not None:
+        judge.close()
+    run = f"{subject.name}-{secrets.token_hex(3)}"
+    store.add_run(run, file.resolve(), subject.digest, subject.source, device.key, settings, facts, subject.asked)
+    store.set_state(run, "waiting")
+    return run
 
 
 def _resolved(asked: RunSettings, judge: Judge | None) -> RunSettings:
@@ -120,7 +139,7 @@ def _go(
     """Run the loop to its end, or as far as it gets."""
     triton_version(run.settings.python)  # fails early when the interpreter lacks it
     chosen = box.choose(run.settings.sandbox, run.settings.python)
-    if OPTIMIZER in models or run.facts.given:
+    if OPTIMIZER in models or run.facts.given or run.facts.open_to:
         chosen.admit(untrusted=True)
     ctx = _context(run, subject, device, judge, models, store, emit, chosen)
     _announce(ctx, chosen)
@@ -182,6 +201,9 @@ def _loop(ctx: Context) -> Exit | None:
         raise
     except Suspended as e:
         return _waiting(ctx, {"request": str(e.request), "reply": str(e.reply), "why": e.why})
+    except submissions.Yielded:
+        ctx.store.set_state(ctx.run.id, "waiting")
+        return Exit.WAITING
     except Unanswered as e:
         return _waiting(ctx, {"request": str(e.request), "reply": str(e.reply), "why": e.why, "how": e.how})
     except (KeyboardInterrupt, EnvironmentFault):

@@ -15,13 +15,13 @@ from pgo_agent.agent.run.record.candidate import Candidate
 from pgo_agent.sandbox.build.result import Built, joined
 from pgo_agent.sandbox.gate.verdict import Judgement
 
-_GIVEN = (provenance.GIVEN, steering.AUTHOR)  # a person's file brings its whole list of configurations
+_GIVEN = (provenance.GIVEN, steering.AUTHOR)  # proposers: a person's file brings its whole list of configurations
 _SECTIONS = ("CASES", "HELD_OUT")  # of a target
 
 
 def first(ctx: Context, candidate: Candidate, workers: int) -> Built:
     """Build a candidate for the first time, with the evidence of the build stages of the gate."""
-    whole = candidate.author in _GIVEN or candidate.kind == "ttgir"
+    whole = candidate.proposer in _GIVEN or candidate.kind == "ttgir"
     built = _build(ctx, candidate, _SECTIONS if whole else ["CASES"], workers)
     return _examined(ctx, built, whole or not built.ok)
 
@@ -51,7 +51,7 @@ def _examined(ctx: Context, built: Built, whole: bool) -> Built:
 
 
 def _build(ctx: Context, candidate: Candidate, sections: Iterable[str], workers: int) -> Built:
-    untrusted, by_person = provenance.untrusted(ctx, candidate), candidate.author in _GIVEN
+    untrusted, by_person = provenance.untrusted(ctx, candidate), candidate.proposer in _GIVEN
     text = candidate.source if candidate.kind == "ttgir" else ""
     source = _launcher(ctx, candidate) if text else candidate.source
     limit = baseline_builds.sampled(ctx) if by_person and not text else None if text else moves.CARRIED

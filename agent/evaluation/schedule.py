@@ -68,7 +68,8 @@ def outcomes(
 
     `more`: asked before a candidate is begun. `begun`: filled with what is being judged. Raises what judges raise.
     """
-    any_given = any(c.author == provenance.GIVEN for c in waiting)
+    # who gave a candidate waits for its own verdict, and not for that of the best
+    any_given = any(c.author == provenance.GIVEN for c in waiting) or bool(ctx.run.facts.open_to)
     compilers, ended = ThreadPoolExecutor(max(1, ctx.builder.cores // 2)), False
     batch = _Batch(ctx, gpu, compilers, begun)
     try:

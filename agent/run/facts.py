@@ -26,3 +26,5 @@ class RunFacts:
     models: dict[str, str] = field(default_factory=dict)  # role -> model, by a name that is good in any folder
     prices: dict[str, tuple[float, float]] = field(default_factory=dict)  # model -> of a million tokens, in and out
     given: tuple[GivenFile, ...] = ()  # the candidates to judge, and no others; empty: the run looks for its own
+    open_to: str = ""  # who submits its candidates while it goes on, and nobody else; empty: the run looks for its own
+    idle: float = 0.0  # seconds without a submission after which an open run ends

@@ -37,14 +37,15 @@ class Command(StrEnum):
     INIT = "init"
     RESUME = "resume"
     PROFILE = "profile"
+    MCP = "mcp"  # the runs that a server opens
     EVAL = "eval"  # gate and mutants
     PLAN = "eval of a plan"  # ablation and nightly
 
 
 SEARCH = frozenset({Command.OPTIMIZE, Command.SESSION})
-GOING_ON = SEARCH | {Command.RESUME}  # a run that goes on may get another
+GOING_ON = SEARCH | {Command.MCP, Command.RESUME}  # a run that goes on may get another
 CHECK_ALONE = frozenset({Command.CHECK})
-JUDGE = SEARCH | CHECK_ALONE
+JUDGE = SEARCH | CHECK_ALONE | {Command.MCP}
 EVERY = frozenset(Command) - {Command.RESUME}  # a run that goes on has most of it already
 EVERYWHERE = EVERY - {Command.INIT}  # which compiles for the device of this machine
 

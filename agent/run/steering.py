@@ -17,7 +17,7 @@ from pgo_agent.agent.run import incumbent, settings
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.facts import RunFacts
 from pgo_agent.agent.run.record import prompts, user_requests
-from pgo_agent.agent.run.record.candidate import Candidate, NewCandidate, candidate_id
+from pgo_agent.agent.run.record.candidate import USER, Candidate, NewCandidate, candidate_id
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.record.user_requests import AT_ONCE, Kind, Steer
 from pgo_agent.agent.run.settings import BUDGETS
@@ -25,7 +25,7 @@ from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.gate.reason import quoted
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 
-AUTHOR = "user"  # of a person's own candidates, and whose places they take: not `embedded`, so the sandbox holds them
+AUTHOR = USER  # of a person's own candidates, and whose places they take: not `embedded`, so the sandbox holds them
 STAGE = "veto"  # of the verdict on what a person did not want judged
 MOVE = "edit"
 LONGEST, NEWEST = 600, 8  # characters of one piece of guidance; pieces in a prompt, the newest
@@ -94,7 +94,7 @@ def look(ctx: Context, begun: Collection[str] = ()) -> list[Vetoed]:
     vetoes = list[Vetoed]()
     for s in user_requests.waiting(ctx.store, ctx.run.id, *AT_ONCE):
         if s.kind is Kind.BUDGET:
-            _taken(ctx, s, _budget(ctx, s.body["name"], s.body["value"]))
+            taken(ctx, s, _budget(ctx, s.body["name"], s.body["value"]))
             continue
         c = ctx.store.candidate(ctx.run.id, s.body["candidate"])
         if c.verdict == Verdict.VETOED:  # and then the process was killed
@@ -102,7 +102,7 @@ def look(ctx: Context, begun: Collection[str] = ()) -> list[Vetoed]:
         elif c.verdict is None and c.id in begun:
             continue
         elif c.verdict is not None:
-            _taken(ctx, s, f"the veto of {c.id[:8]} came too late: it is {c.verdict}")
+            taken(ctx, s, f"the veto of {c.id[:8]} came too late: it is {c.verdict}")
         else:
             why = s.body.get("why") or "without a reason"
             vetoes.append((s, c, Judgement(Verdict.VETOED, STAGE, quoted(f"vetoed by the user: {why}"))))
@@ -110,7 +110,7 @@ def look(ctx: Context, begun: Collection[str] = ()) -> list[Vetoed]:
 
 
 def vetoed(ctx: Context, s: Steer) -> None:
-    _taken(ctx, s, f"{s.body['candidate'][:8]} is vetoed, and will not be judged")
+    taken(ctx, s, f"{s.body['candidate'][:8]} is vetoed, and will not be judged")
 
 
 def _budget(ctx: Context, name: str, value: float) -> str:
@@ -129,7 +129,7 @@ def begin(ctx: Context, generation: int) -> None:
     if prompts.asked(ctx.store, ctx.run.id, generation):
         return
     for s in user_requests.waiting(ctx.store, ctx.run.id, Kind.GUIDE, Kind.PIN, Kind.SUBMIT):
-        _taken(ctx, s, _outcome(ctx, s, generation), generation)
+        taken(ctx, s, _outcome(ctx, s, generation), generation)
 
 
 def wants_a_generation(ctx: Context, generation: int) -> bool:
@@ -194,18 +194,21 @@ def started_from(ctx: Context, generation: int) -> str:
 def submitted(ctx: Context, generation: int) -> list[NewCandidate]:
     """Return the person's own candidates of a generation."""
     bodies = [s.body for s in user_requests.of(ctx.store, ctx.run.id, Kind.SUBMIT) if s.generation == generation]
-    return [NewCandidate.of(_proposal(b), AUTHOR, str(b["parent"])) for b in bodies]
+    return [NewCandidate.of(_proposal(b), b.get("author") or AUTHOR, str(b["parent"])) for b in bodies]
 
 
 def _proposal(body: user_requests.Body) -> Proposal:
     of = str(body["of"])[:8]
-    return Proposal(body["source"], body["kind"], f"{MOVE} of {of}", f"a person's own, edited from {of}")
+    return Proposal(
+        body["source"], body["kind"], f"{MOVE} of {of}", body.get("note") or f"a person's own, edited from {of}"
+    )
 
 
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-def _taken(ctx: Context, s: Steer, outcome: str, generation: int | None = None) -> None:
+def taken(ctx: Context, s: Steer, outcome: str, generation: int | None = None) -> None:
+    """Record what came of a request, once, and emit it."""
     now = generation or max(ctx.store.generations(ctx.run.id), default=0)
     if user_requests.take(ctx.store, ctx.run.id, s.n, now, outcome):
         ctx.emit("steer.taken", n=s.n, kind=str(s.kind), outcome=outcome)

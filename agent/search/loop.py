@@ -16,7 +16,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 from pgo_agent.agent.evaluation import baseline as baselines
-from pgo_agent.agent.run import incumbent, steering
+from pgo_agent.agent.run import incumbent, steering, submissions
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.search import profile_incumbent, recovery, steps
 from pgo_agent.agent.search.finish import finish as finish_run
@@ -43,6 +43,7 @@ def summarize(state: State, runtime: Runtime[Context]) -> None:
 
 def propose(state: State, runtime: Runtime[Context]) -> Command[Literal["build", "finish"]]:
     ctx = runtime.context
+    submissions.wait(ctx)
     steps.apply_requests(ctx)
     impatient = state["generations_without_win"] >= ctx.settings.patience
     ended = ctx.out_of_time() or (impatient and not steering.wants_a_generation(ctx, state["generation"]))

@@ -65,8 +65,11 @@ def _width(ctx: Context) -> int:
 
 
 def _fresh(ctx: Context, generation: int) -> Iterator[NewCandidate]:
-    """Yield proposals that this run has not seen yet: the candidates given to it; or else an earlier winner, the
-    model's repairs of its failed candidates, then what the model and the embedded moves propose, by turns."""
+    """Yield proposals that this run has not seen yet: the candidates given to it, or none where it is open to what is
+    submitted; else an earlier winner, the model's repairs of its failed candidates, then what the model and the
+    embedded moves propose, by turns."""
+    if ctx.run.facts.open_to:
+        return
     if candidates := given_file.proposals(ctx.run.facts.given):
         yield from _novel(ctx, candidates, provenance.GIVEN, {c.id for c in ctx.store.candidates(ctx.run.id)})
         return

@@ -78,7 +78,7 @@ def run(store: Store, name: str, as_json: bool) -> None:
         table.add_row(
             c.id[:8],
             str(c.generation),
-            escape(c.proposer or c.author),
+            escape(c.by),
             escape(c.move),
             c.verdict or far,
             c.stage or "",

@@ -9,6 +9,8 @@ from pgo_agent.sandbox.build.result import Built
 from pgo_agent.sandbox.gate.reason import Reason
 from pgo_agent.sandbox.json_codec import JsonObject
 
+USER = "user"  # the proposer of what a person or an agent submitted, whoever its author is
+
 
 @dataclass(frozen=True, kw_only=True)
 class NewCandidate:
@@ -45,6 +47,11 @@ class Candidate(NewCandidate):
     speedup: float | None
     seconds: float | None
     against: str | None  # what it was measured against, the incumbent then: a candidate or `shipped`
+
+    @property
+    def by(self) -> str:
+        """Return who is named for it: its proposer, or the author of what was submitted."""
+        return self.author if self.proposer in (None, USER) else str(self.proposer)
 
     @property
     def reason(self) -> str | None:

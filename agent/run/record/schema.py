@@ -120,7 +120,7 @@ CREATE TABLE IF NOT EXISTS quarantined (
 );
 CREATE TABLE IF NOT EXISTS steers (
     run TEXT NOT NULL REFERENCES runs, n INTEGER NOT NULL,
-    kind TEXT NOT NULL,             -- guide, veto, submit, pin or budget
+    kind TEXT NOT NULL,             -- guide, veto, submit, pin, budget or close
     body TEXT NOT NULL,             -- JSON: what it says, by its kind
     generation INTEGER,             -- the first that it holds for; NULL until the loop took it
     outcome TEXT,                   -- what came of it, in words; NULL until the loop took it

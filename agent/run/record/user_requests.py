@@ -1,4 +1,4 @@
-"""Requests of a person in the record of a run: written at a terminal, taken by the loop.
+"""Requests of a person or an agent in the record of a run: written by a session or a server, taken by the loop.
 
 Two processes share them, so nothing is lost if either is killed. Relies on `database.py`; `steering.py` defines what a
 request means and when it is taken.
@@ -17,9 +17,10 @@ from pgo_agent.agent.run.record.database import Database
 class Kind(StrEnum):
     GUIDE = "guide"  # words for the optimizer: text
     VETO = "veto"  # a candidate is not to be judged: candidate, why
-    SUBMIT = "submit"  # a candidate of the person's own: source, kind, parent
+    SUBMIT = "submit"  # a candidate of the person's own: source, kind, parent; its note and author, if they are told
     PIN = "pin"  # what to start from: candidate; empty: as the search would have it
     BUDGET = "budget"  # another limit: name, value
+    CLOSE = "close"  # nothing more will be submitted: an open run ends
 
 
 AT_ONCE = (Kind.VETO, Kind.BUDGET)  # the others are taken with the next generation
@@ -35,6 +36,8 @@ class Body(TypedDict, total=False):
     kind: str
     parent: str
     of: str
+    note: str
+    author: str
     name: str
     value: float
 
@@ -61,6 +64,7 @@ _WORDS: Mapping[Kind, Callable[[Body], str]] = {
     Kind.SUBMIT: lambda b: f"{'TTGIR' if b['kind'] == 'ttgir' else b['kind']} edited from {b['of'][:8]}",
     Kind.PIN: lambda b: b["candidate"][:8] or "off",
     Kind.BUDGET: lambda b: f"{b['name']}, {figure(b['value'])}",
+    Kind.CLOSE: lambda b: "nothing more",
 }
 
 

@@ -88,7 +88,7 @@ def _row(c: Candidate, device: str, waiting: tuple[str, float] | None) -> Row:
     recorded, speedup = shipped_results.judged(c.source, device), c.speedup or (waiting and waiting[1])
     ratio = f"{speedup:.3f}x" if speedup else f"[{recorded[1]:.3f}x]" if recorded and recorded[1] else ""
     verdict = c.verdict or (waiting[0] if waiting else "built" if c.built is not None else "proposed")
-    by, move, reason = (text.line(x) for x in (c.proposer or c.author, c.move, c.reason or ""))
+    by, move, reason = (text.line(x) for x in (c.by, c.move, c.reason or ""))
     return Row(c.id, c.generation, by, move, verdict, ratio, reason)
 
 

@@ -1,0 +1,302 @@
+"""The tools and resources of the MCP server. Each answers within a few seconds: long work is begun, then asked about.
+
+Texts here are read by language models: a tool's docstring is its description. What is judged is recorded as a run, by
+`submissions.py`; answers say what a model may hear, by `answers.py`. Faults become errors that say what to do next.
+"""
+
+import functools
+import hashlib
+import inspect
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+from mcp.server import MCPServer
+from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.exceptions import ResourceError, ToolError
+from pgo_agent.agent import kernel_part, version
+from pgo_agent.agent import text as printable
+from pgo_agent.agent.cli.mcp_server import answers, submissions, worker
+from pgo_agent.agent.cli.mcp_server.slow import Commands, Said
+from pgo_agent.agent.commands import apply as applying
+from pgo_agent.agent.llm import templates
+from pgo_agent.agent.proposal import lessons
+from pgo_agent.agent.run import incumbent, judge_choice
+from pgo_agent.agent.run.record import history, user_requests
+from pgo_agent.agent.run.record.run import Run
+from pgo_agent.agent.run.record.store import Store
+from pgo_agent.agent.run.record.user_requests import Kind
+from pgo_agent.agent.run.settings import STATES, RunSettings
+from pgo_agent.sandbox import target as contract
+from pgo_agent.sandbox.errors import Fault, UsageFault
+from pydantic import BaseModel
+
+INSTRUCTIONS = """\
+Makes Triton kernels faster and judges whether they are right. Call baselines first, then profile; form one hypothesis;
+submit a changed kernel; ask status and result until there is a verdict. Only `accepted` is faster: right on all cases,
+also on some that you do not see, free of races, and timed twice on a GPU against the best kernel so far. Calls that say
+`working` go on: call again with the same arguments.
+"""
+WAIT, MOST_WAIT = 8.0, 50.0  # seconds that a call waits: by default, and at most
+SHOWN_LESSONS = 40
+CARDS = (
+    "epilogue", "layouts", "persistent", "registers", "softmax", "tma", "warp_specialization", "wgmma_waits",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What became of a winner."""
+
+    state: str  # written, confirm: call again with `confirm` as given here, or declined
+    path: str
+    diff: str
+    confirm: str
+    said: str
+
+
+class Confirmation(BaseModel):
+    """What a person is asked before a file is changed."""
+
+    write: bool
+
+
+@contextmanager
+def telling(error: type[Exception]) -> Iterator[None]:
+    """Turn Faults into errors for the client, with what to do next."""
+    try:
+        yield
+    except Fault as e:
+        raise error(f"{e.message}. {e.hint}") from None
+
+
+def told(tool: Callable[..., Any], error: type[Exception] = ToolError) -> Callable[..., Any]:
+    """Return a tool, or what reads a resource, whose Faults reach the client as an `error`."""
+    if inspect.iscoroutinefunction(tool):
+
+        @functools.wraps(tool)
+        async def awaited(*args: Any, **named: Any) -> Any:
+            with telling(error):
+                return await tool(*args, **named)
+
+        return awaited
+
+    @functools.wraps(tool)
+    def called(*args: Any, **named: Any) -> Any:
+        with telling(error):
+            return tool(*args, **named)
+
+    return called
+
+
+class Tools:
+    """The tools over one workspace and one folder of files."""
+
+    def __init__(self, store: Store, root: Path, asked: RunSettings, idle: float) -> None:
+        """`idle`: seconds without a submission after which a run ends."""
+        self.store, self.root, self.asked, self.idle, self.commands = store, root, asked, idle, Commands(root)
+
+    # judging ----------------------------------------------------------------------------------------------------------
+
+    @told
+    def baselines(self, target: str, ctx: Context[Any]) -> answers.Baselines:
+        """Say what a candidate has to beat: the kernel as shipped and tuned over its launch space, for each case.
+
+        target: a target file, or a kernel that ships (fa_fwd, fa_bwd, gemm). The first call begins a run; the
+        baselines take seconds to minutes. Its `run` names it for report, finish and apply.
+        """
+        run = self._open(target, ctx)
+        best = incumbent.among(self.store.candidates(run.id))
+        return answers.baselines(run, self._doing(run.id), best)
+
+    @told
+    def submit(
+        self, target: str, candidate: str, ctx: Context[Any], hypothesis: str = "", of: str = incumbent.SHIPPED
+    ) -> list[answers.Job]:
+        """Have a candidate judged: built, checked for right results, races and deadlocks, and timed if there is a GPU.
+
+        candidate: the whole kernel part as Python (its @triton.jit functions and kernel(); Gluon, too), or SEARCH and
+        REPLACE edits of it, or launch configurations as JSON in a fence, or the TTGIR of one kernel with its head.
+        The contract (reference, inputs, cases) may not change. hypothesis: one sentence: what limits the kernel, and
+        why this helps. of: what edits refer to: `shipped`, or the id of a candidate. Answers at once with the job.
+        """
+        run = self._open(target, ctx)
+        jobs = submissions.submit(self.store, run, candidate, hypothesis, _who(ctx), of)
+        submissions.work(self.store)
+        return [answers.status(self.store, job, self._doing(run.id)) for job in jobs]
+
+    @told
+    async def status(self, job: str, ctx: Context[Any], wait_seconds: float = 0.0) -> answers.Job:
+        """Say how far a candidate is. wait_seconds: wait that long (at most 50) for its verdict, with progress."""
+        until = time.monotonic() + min(max(wait_seconds, 0.0), MOST_WAIT)
+        step = 0.0
+        while True:
+            known: answers.Job = await anyio.to_thread.run_sync(self._status, job)
+            if known.state in ("done", "failed") or time.monotonic() >= until:
+                return known
+            step += 1
+            await ctx.report_progress(step, None, f"{known.state}; {known.doing}")
+            await anyio.sleep(1.0)
+
+    @told
+    def result(self, job: str) -> answers.Result:
+        """Return the verdict on a candidate, the stage, the reason, and how many times faster it is, with intervals."""
+        submissions.work(self.store)
+        return answers.result(self.store, job)
+
+    @told
+    def finish(self, run: str) -> str:
+        """End a run: one last session times the winner beside both baselines and the libraries. Then ask for report."""
+        opened = self._run(run)
+        if opened.state in (*STATES, "failed"):
+            raise UsageFault(f"run {opened.id} has ended: {opened.state}", "`report` says what it came to")
+        user_requests.add(self.store, opened.id, Kind.CLOSE, {})
+        submissions.work(self.store)
+        return f"run {opened.id} ends when what was submitted is judged; then `report` has its last session"
+
+    @told
+    def report(self, run: str) -> answers.RunReport:
+        """Return what a run came to: its candidates with verdicts, and the winner over as shipped and tuned."""
+        return answers.report(self.store, self._run(run))
+
+    @told
+    def history(self, target: str) -> list[str]:
+        """Return what anybody tried on a target in this workspace, and why it failed. Read it before you submit."""
+        subject = contract.read(self._file(target))
+        tried = history.tried(self.store, history.Subject(subject.digest, subject.asked))
+        runs = [r for r in self.store.runs() if r.digest == subject.digest]
+        not_told = {name for r in runs for name in answers.hidden(r)}
+        return lessons.as_lines(tried, not_told)[-SHOWN_LESSONS:] or ["nothing was tried yet"]
+
+    # looking ----------------------------------------------------------------------------------------------------------
+
+    @told
+    def profile(
+        self, target: str, ctx: Context[Any], code: bool = True, passes: str = "static", wait_seconds: float = WAIT
+    ) -> Said:
+        """Say what a kernel costs and where, line by line; with code, its TTGIR as readable pseudo-code with costs.
+
+        passes: static needs no GPU; static,timeline,counters adds clocks inside of the kernel and Nsight Compute's
+        counters, on a GPU. It may take a minute.
+        """
+        arguments = ["profile", str(self._file(target)), "--passes", passes, "--store", str(self.store.root.resolve())]
+        return self.commands.run([*arguments, *(["--code"] if code else [])], _seconds(wait_seconds))
+
+    @told
+    def device(self, wait_seconds: float = WAIT) -> Said:
+        """Say what this machine can do: GPU, sandbox, compilers."""
+        return self.commands.run(["doctor"], _seconds(wait_seconds))
+
+    @told
+    def init(self, file: str, call: str, output: str = "", wait_seconds: float = WAIT) -> Said:
+        """Write a target for a kernel of your own, from a call of it.
+
+        file: a file with Triton kernels. call: Python statements that call it, as in `softmax(torch.randn(8, 8))`; they
+        run in the sandbox on stand-in tensors. output: default NAME_target.py beside the file. What it could not know
+        is marked `# to write`.
+        """
+        source = self._file(file)
+        written = (self.root / output).resolve() if output else source.with_name(f"{source.stem}_target.py")
+        if not written.is_relative_to(self.root.resolve()):
+            raise UsageFault(f"{printable.line(output, 100)} lies outside of the folder that is served", "name another")
+        return self.commands.run(["init", str(source), "--call", call, "-o", str(written)], _seconds(wait_seconds))
+
+    # using ------------------------------------------------------------------------------------------------------------
+
+    @told
+    async def apply(self, run: str, ctx: Context[Any], candidate: str = "", confirm: str = "") -> Applied:
+        """Write an accepted candidate, by default the run's winner, into its file. The original is kept as .orig.
+
+        It asks the person for confirmation where the client can; else the first call returns the diff, and a second
+        one with its `confirm` writes.
+        """
+        change = applying.plan(self.store, self._run(run).id, candidate or None)
+        mark = hashlib.sha256(f"{change.path}\0{change.old}\0{change.new}".encode()).hexdigest()[:16]
+        shown = str(change.path), change.diff, mark
+        capabilities = ctx.session.client_capabilities
+        if capabilities is not None and capabilities.elicitation is not None:
+            answer = await ctx.elicit(f"Write this into {change.path}?\n\n{change.diff}", Confirmation)
+            if answer.action != "accept" or not answer.data.write:
+                return Applied("declined", *shown, "nothing was written")
+        elif confirm != mark:
+            return Applied("confirm", *shown, "nothing is written yet: show the diff, then call again with confirm")
+        backup = applying.write(change)
+        return Applied("written", *shown, f"the original is {backup}")
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def kernel(self, name: str) -> str:
+        """The kernel part of a target in the served folder, or of a kernel that ships."""
+        return kernel_part.kernel_part(contract.read(self._file(name)).source)
+
+    def candidate(self, run: str, name: str) -> str:
+        """The text of a candidate: its kernel part, or its TTGIR."""
+        found = self.store.candidate(self._run(run).id, name)
+        return found.source if found.kind == "ttgir" else kernel_part.kernel_part(found.source)
+
+    def card(self, name: str) -> str:
+        """Knowledge of one thing that makes kernels fast."""
+        if name not in CARDS:
+            raise UsageFault(f"there is no card {printable.line(name, 40)}", f"there are: {', '.join(CARDS)}")
+        judge, device = judge_choice.choose(self.asked)
+        if judge is not None:
+            judge.close()
+        return templates.render(f"cards/{name}", device=device)
+
+    def report_text(self, run: str) -> str:
+        """What a run came to, as text."""
+        return answers.as_text(answers.report(self.store, self._run(run)))
+
+    def _status(self, job: str) -> answers.Job:
+        submissions.work(self.store)
+        return answers.status(self.store, job, self._doing(job.partition("/")[0]))
+
+    def _open(self, name: str, ctx: Context[Any]) -> Run:
+        run = submissions.run_of(self.store, self._file(name), self.asked, _who(ctx), self.idle)
+        submissions.work(self.store)
+        return run
+
+    def _doing(self, run: str) -> str:
+        return worker.doing(self.store.root, run)
+
+    def _file(self, name: str) -> Path:
+        return submissions.inside(self.root, name)
+
+    def _run(self, name: str) -> Run:
+        return self.store.run(name)
+
+
+def made(tools: Tools) -> MCPServer[Any]:
+    """Return the server with its tools and resources."""
+    named: dict[str, Any] = {"version": version.ours().version, "instructions": INSTRUCTIONS, "log_level": "ERROR"}
+    server: MCPServer[Any] = MCPServer("pgo-agent", **named)
+    for tool in (
+        tools.baselines, tools.profile, tools.submit, tools.status, tools.result, tools.history, tools.report,
+        tools.finish, tools.device, tools.init, tools.apply,
+    ):  # fmt: skip
+        server.add_tool(tool)
+    for uri, read in (
+        ("pgo://kernel/{name}", tools.kernel),
+        ("pgo://candidate/{run}/{name}", tools.candidate),
+        ("pgo://card/{name}", tools.card),
+        ("pgo://report/{run}", tools.report_text),
+    ):
+        server.resource(uri, mime_type="text/plain")(told(read, ResourceError))
+    return server
+
+
+def _seconds(wait: float) -> float:
+    return min(max(wait, 0.0), MOST_WAIT)
+
+
+def _who(ctx: Context[Any]) -> str:
+    """Return the name of the client, as the author of what it submits."""
+    params = ctx.session.client_params
+    info = params.client_info if params is not None else None
+    name = printable.line(f"{info.name} {info.version}".strip(), 60) if info is not None else "an agent"
+    return f"{name}, by MCP"

@@ -1,0 +1,81 @@
+"""Commands that outlast a call: each runs in a process of its own, and the same call again gets its answer.
+
+Clients end a call after 10 to 60 seconds, so a call waits a little and then says that the work goes on. What a command
+prints is its answer, so an agent reads what a person would. Decides nothing.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+POLL = 0.1
+LONGEST = 60_000  # characters of an answer; the middle of a longer one is left out
+WIDTH = "160"  # columns
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command printed."""
+
+    state: str  # working: call again with the same arguments; done
+    code: int | None  # its exit code: 0 is well
+    text: str
+
+
+class Commands:
+    """The commands of one server, by their arguments. They end with it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._lock = folder, threading.Lock()
+        self._running: dict[tuple[str, ...], tuple[subprocess.Popen[bytes], Path]] = {}
+
+    def run(self, arguments: Sequence[str], seconds: float) -> Said:
+        """Start `pgo-agent ARGUMENTS`, or find it running, and wait so many seconds for its end."""
+        key, until = tuple(arguments), time.monotonic() + seconds
+        with self._lock:
+            if key not in self._running:
+                self._running[key] = self._begun(key)
+            process, output = self._running[key]
+        while process.poll() is None and time.monotonic() < until:
+            time.sleep(POLL)
+        text = _cut(output.read_text(errors="replace"))
+        if process.returncode is None:
+            return Said("working", None, text)
+        with self._lock:
+            self._running.pop(key, None)
+        output.unlink(missing_ok=True)
+        return Said("done", process.returncode, text)
+
+    def close(self) -> None:
+        """End what still runs, as Ctrl-C does."""
+        with self._lock:
+            for process, output in self._running.values():
+                process.terminate()
+                process.wait()
+                output.unlink(missing_ok=True)
+            self._running.clear()
+
+    def _begun(self, arguments: Sequence[str]) -> tuple[subprocess.Popen[bytes], Path]:
+        with tempfile.NamedTemporaryFile(prefix="pgo-mcp-", suffix=".txt", delete=False) as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "pgo_agent.agent.cli.main", *arguments],
+                cwd=self._folder,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=os.environ | {"COLUMNS": WIDTH, "NO_COLOR": "1"},
+            )
+        return process, Path(output.name)
+
+
+def _cut(text: str) -> str:
+    if len(text) <= LONGEST:
+        return text
+    half = LONGEST // 2
+    return f"{text[:half]}\n[{len(text) - LONGEST:,} characters are left out here]\n{text[-half:]}"

@@ -1,0 +1,120 @@
+"""Makes runs that are open to an agent, and requests of what it submits; sees to it that a worker judges them.
+
+What an agent sends is text and stays text here: it is parsed, held against the contract of its target, recorded, and
+judged by `worker.py` like any candidate from elsewhere, in the box. Nothing of it is lost when the server dies.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from pgo_agent.agent import text as printable
+from pgo_agent.agent.cli.mcp_server import answers, worker
+from pgo_agent.agent.commands import check, optimize
+from pgo_agent.agent.llm import replies
+from pgo_agent.agent.run import incumbent, submissions, target_file
+from pgo_agent.agent.run.record import user_requests
+from pgo_agent.agent.run.record.candidate import candidate_id
+from pgo_agent.agent.run.record.run import Run
+from pgo_agent.agent.run.record.store import Store
+from pgo_agent.agent.run.record.user_requests import Kind
+from pgo_agent.agent.run.settings import RunSettings
+from pgo_agent.sandbox import target
+from pgo_agent.sandbox.errors import UsageFault
+from pgo_agent.sandbox.target import Target
+
+MOST = 32  # submissions of a run that wait
+NOTE = 300  # characters of what an agent says of a candidate
+_SEND = "send the whole kernel part, or edits as SEARCH and REPLACE blocks, or the TTGIR of a kernel as `show` gives it"
+
+
+def inside(root: Path, name: str) -> Path:
+    """Return the file of that name in the folder that is served, or of a kernel that ships. Raises UsageFault."""
+    if not name or "\0" in name or len(name) > 1000:
+        raise UsageFault("that is no path", "name a file of the folder that is served")
+    path = target_file.locate(Path(name))
+    ships = not Path(name).exists() and path.is_file()
+    resolved = (path if path.is_absolute() else root / path).resolve()
+    if not ships and not resolved.is_relative_to(root.resolve()):
+        where = "start `pgo-agent mcp` with --root of a folder that holds it"
+        raise UsageFault(f"{printable.line(name, 100)} lies outside of the folder that is served", where)
+    if not resolved.is_file():
+        raise UsageFault(f"there is no file {printable.line(name, 100)}", "`init` writes a target for a kernel file")
+    return resolved
+
+
+def run_of(store: Store, file: Path, asked: RunSettings, who: str, idle: float) -> Run:
+    """Return the run of a target that is open, or a new one. Raises Faults, also for a target that is none."""
+    subject = target.read(file)
+    for run in submissions.open_runs(store):
+        if run.digest == subject.digest and Path(run.target) == subject.path.resolve():
+            return run
+    return store.run(optimize.open_to(who, idle, file, asked, store))
+
+
+def submit(store: Store, run: Run, text: str, note: str, who: str, of: str) -> list[str]:
+    """Record what an agent sent as candidates, and return their jobs. `of`: `shipped`, or the candidate it changes.
+
+    Raises UsageFault for what cannot be read, breaks the contract, or is more than may wait.
+    """
+    subject = target_file.unmoved(run)
+    base = "" if of == incumbent.SHIPPED else store.candidate(run.id, of).id
+    source = store.candidate(run.id, base).source if base else subject.source
+    waiting = user_requests.waiting(store, run.id, Kind.SUBMIT)
+    jobs = list[str]()
+    for kind, candidate in _read(text, subject, source):
+        if len(waiting) + len(jobs) >= MOST:
+            raise UsageFault(f"{len(waiting)} submissions wait already", "read results first; `status` says how far")
+        if candidate == run.source:
+            raise UsageFault("that text is the kernel as shipped", "change something in it")
+        known = {candidate_id(s.body["source"]) for s in user_requests.of(store, run.id, Kind.SUBMIT)}
+        if candidate_id(candidate) not in known | {c.id for c in store.candidates(run.id)}:
+            body = user_requests.Body(
+                source=candidate,
+                kind=kind,
+                parent=base or incumbent.SHIPPED,
+                of=base or incumbent.SHIPPED,
+                note=printable.line(note, NOTE),
+                author=who,
+            )
+            user_requests.add(store, run.id, Kind.SUBMIT, body)
+        jobs.append(answers.job_of(run, candidate))
+    return jobs
+
+
+def _read(text: str, subject: Target, source: str) -> list[tuple[str, str]]:
+    """Return the kind and the whole text of each candidate in what an agent sent. Raises UsageFault."""
+    if len(text) > replies.LONGEST:
+        raise UsageFault(f"that has {len(text):,} characters, and {replies.LONGEST:,} are the most", _SEND)
+    if not text.strip():
+        raise UsageFault("nothing was sent", _SEND)
+    if text.lstrip().startswith(("module", "#", "//")) and "tt.func" in text:
+        given = check.of_text("submission.ttgir", text, subject)
+        return [(given.kind, given.source)]
+    if _is_python(text):
+        given = check.of_text("submission.py", text, subject)
+        return [(given.kind, given.source)]
+    parsed = replies.parse(text, source)
+    if not parsed.candidates:
+        raise UsageFault("; ".join(parsed.errors) or "no candidate is in it", _SEND)
+    return [(c.kind, c.source) for c in parsed.candidates]
+
+
+def _is_python(text: str) -> bool:
+    try:
+        return bool(target.parse(text, "submission.py").body)
+    except (UsageFault, RecursionError):
+        return False
+
+
+def work(store: Store) -> None:
+    """See to it that a worker judges what waits, unless nothing does."""
+    if submissions.open_runs(store) and not worker.is_running(store.root):
+        with (store.root / worker.LOG).open("ab") as log:
+            subprocess.Popen(
+                [sys.executable, "-m", worker.MODULE, str(store.root.resolve())],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # it goes on when the server and its client are gone
+            )

@@ -1,0 +1,50 @@
+"""Runs that are open: their candidates are submitted while they go on, by an agent behind a server.
+
+The loop asks here for the next submission. A run that nobody submits to for a while ends, with its last session; one
+that holds the workspace while another one is wanted gives way, and can be resumed. Relies on the record alone.
+"""
+
+import time
+
+from pgo_agent.agent.run import steering
+from pgo_agent.agent.run.context import Context
+from pgo_agent.agent.run.record import user_requests
+from pgo_agent.agent.run.record.run import Run
+from pgo_agent.agent.run.record.store import Store
+from pgo_agent.agent.run.record.user_requests import Kind
+from pgo_agent.agent.run.settings import STATES
+
+POLL = 0.3  # seconds between looks into the record
+_ENDED = {*STATES, "failed"}
+
+
+class Yielded(Exception):
+    """Another open run of the workspace has something to judge, and this one has not."""
+
+
+def wait(ctx: Context) -> None:
+    """Wait for a submission to an open run, or until there is to be none. Return at once for any other run.
+
+    Raises Yielded. The time is not the run's, whose minutes are for work.
+    """
+    if not ctx.run.facts.open_to or _wanted(ctx.store, ctx.run.id) or ctx.out_of_time():
+        return
+    ctx.emit("phase", phase="open", doing=f"waiting for what {ctx.run.facts.open_to} submits")
+    last = time.monotonic()
+    with ctx.unbooked():
+        while time.monotonic() - last < ctx.run.facts.idle and not _wanted(ctx.store, ctx.run.id):
+            if any(user_requests.waiting(ctx.store, r.id) for r in open_runs(ctx.store) if r.id != ctx.run.id):
+                raise Yielded
+            time.sleep(POLL)
+    for request in user_requests.waiting(ctx.store, ctx.run.id, Kind.CLOSE):
+        steering.taken(ctx, request, "the run ends with its last session")
+
+
+def open_runs(store: Store) -> list[Run]:
+    """Return the open runs that have not ended, oldest first."""
+    return [r for r in store.runs() if r.facts.open_to and r.state not in _ENDED]
+
+
+def _wanted(store: Store, run: str) -> bool:
+    """Whether something was asked that ends the wait."""
+    return bool(user_requests.waiting(store, run, Kind.SUBMIT, Kind.CLOSE, Kind.BUDGET))

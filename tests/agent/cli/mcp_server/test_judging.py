@@ -1,0 +1,154 @@
+"""What agents submit over MCP is judged, recorded as a run, and told as a model may hear it."""
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from mcp import Client
+from pgo_agent.agent.cli.mcp_server import worker
+from pgo_agent.agent.run.record.store import Store
+
+from tests.agent.cli.mcp_server import serving
+from tests.agent.cli.mcp_server.serving import RIGHT, SECRET, TARGET, WRONG, call, judged, refused
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = serving.folder(tmp_path_factory.mktemp("served"))
+    yield folder
+    serving.kill(folder, worker.MODULE)
+
+
+@pytest.fixture(scope="module")
+def url(root: Path) -> Iterator[str]:
+    with serving.http(root) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def results(url: str) -> dict[str, Any]:
+    """What a client heard that submitted a right and a wrong kernel."""
+
+    async def talk(client: Client) -> dict[str, Any]:
+        (right,) = await call(client, "submit", target=TARGET, candidate=RIGHT, hypothesis="Longer blocks.")
+        (wrong,) = await call(client, "submit", target=TARGET, candidate=WRONG)
+        return {
+            "right": await judged(client, right["job"]),
+            "wrong": await judged(client, wrong["job"]),
+            "baselines": await call(client, "baselines", target=TARGET),
+            "history": await call(client, "history", target=TARGET),
+            "report": await call(client, "report", run=right["job"].split("/")[0]),
+        }
+
+    return dict(serving.by_http(url, talk))
+
+
+def test_a_right_kernel_is_checked_and_without_a_gpu_nothing_is_called_faster(results: dict[str, Any]) -> None:
+    right = results["right"]
+    assert right["verdict"] == "checked" and right["checked"] and not right["over"] and "no GPU" in right["note"]
+
+
+def test_a_wrong_kernel_is_refused_with_the_stage_and_the_reason(results: dict[str, Any]) -> None:
+    wrong = results["wrong"]
+    assert (wrong["verdict"], wrong["stage"]) == ("wrong", "interpreter") and "error" in wrong["reason"]
+
+
+def test_no_answer_tells_of_what_is_held_out(results: dict[str, Any]) -> None:
+    said = json.dumps(results)
+    assert f'"{SECRET}' not in said and f" {SECRET}" not in said and "held" not in said.lower()
+
+
+def test_the_baselines_name_every_public_case(results: dict[str, Any]) -> None:
+    assert [c["case"] for c in results["baselines"]["cases"]] == ["1m", "16m"]
+
+
+def test_history_tells_the_next_agent_what_failed(results: dict[str, Any]) -> None:
+    assert any("wrong" in line for line in results["history"]) and any("Longer blocks" in x for x in results["history"])
+
+
+def test_it_is_recorded_as_a_run_of_its_author(root: Path, results: dict[str, Any]) -> None:
+    store = Store(root / "ws")
+    candidates = store.candidates(results["report"]["run"])
+    assert len(candidates) == 2 and all(c.author.endswith("by MCP") and c.by == c.author for c in candidates)
+    store.close()
+
+
+def test_ten_calls_at_once_of_one_text_are_one_candidate(url: str) -> None:
+    async def talk(client: Client) -> list[Any]:
+        heard: list[Any] = []
+
+        async def one() -> None:
+            heard.append(await call(client, "submit", target=TARGET, candidate=WRONG.replace("- tl", "* tl")))
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(10):
+                tasks.start_soon(one)
+        return heard
+
+    heard = serving.by_http(url, talk)
+    assert len(heard) == 10 and len({h[0]["job"] for h in heard}) == 1
+
+
+def test_a_second_server_of_the_workspace_joins_the_open_run(root: Path, results: dict[str, Any]) -> None:
+    async def talk(client: Client) -> Any:
+        return await call(client, "submit", target=TARGET, candidate=WRONG.replace("- tl", "+ 2 * tl"))
+
+    assert serving.by_stdio(root, talk)[0]["job"].startswith(results["report"]["run"] + "/")
+
+
+HOSTILE: dict[str, tuple[dict[str, Any], str]] = {
+    "a path outside": ({"target": "/etc/passwd", "candidate": RIGHT}, "outside of the folder"),
+    "a way up": ({"target": "../../etc/passwd", "candidate": RIGHT}, "outside of the folder"),
+    "no path at all": ({"target": "a\0b", "candidate": RIGHT}, "no path"),
+    "a file that is not there": ({"target": "none.py", "candidate": RIGHT}, "no file"),
+    "five megabytes": ({"target": TARGET, "candidate": "# " + "x" * 3_000_000}, "characters"),
+    "nothing": ({"target": TARGET, "candidate": " \n"}, "nothing was sent"),
+    "no kernel": ({"target": TARGET, "candidate": "please make it fast"}, "no code found"),
+    "another contract": ({"target": TARGET, "candidate": RIGHT.replace("return x + y", "return x")}, "reference"),
+    "the kernel as shipped": ({"target": TARGET, "candidate": serving.ADD}, "as shipped"),
+    "an edit of nobody's": ({"target": TARGET, "candidate": RIGHT, "of": "0123"}, "candidate"),
+}
+
+
+def test_what_cannot_be_judged_is_refused_in_words_and_the_server_lives_on(url: str) -> None:
+    async def talk(client: Client) -> dict[str, str]:
+        heard = {name: await refused(client, "submit", **values) for name, (values, _) in HOSTILE.items()}
+        heard["a job of nobody's"] = await refused(client, "status", job="x/../../y")
+        heard["nothing accepted"] = await refused(client, "apply", run="last")
+        await call(client, "baselines", target=TARGET)
+        return heard
+
+    heard = serving.by_http(url, talk)
+    assert {name: said in heard[name] for name, (_, said) in HOSTILE.items()} == dict.fromkeys(HOSTILE, True), heard
+    assert "there is no job" in heard["a job of nobody's"] and "no accepted candidate" in heard["nothing accepted"]
+
+
+@pytest.mark.parametrize("token", ["", "Bearer another"])
+def test_without_the_token_nothing_is_served(url: str, token: str) -> None:
+    answer = httpx2.post(
+        url, json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, headers={"Authorization": token}
+    )
+    assert answer.status_code == 401
+
+
+def test_what_was_submitted_is_judged_when_client_and_server_are_killed(tmp_path: Path) -> None:
+    root = serving.folder(tmp_path)
+
+    async def talk(client: Client) -> Any:
+        (job,) = await call(client, "submit", target=TARGET, candidate=WRONG)
+        serving.kill(root, "mcp")  # the server
+        return job["job"]
+
+    run, candidate = str(serving.by_stdio(root, talk)).split("/")
+    store, until = Store(root / "ws"), time.monotonic() + 120
+    while store.candidates(run) == [] or store.candidate(run, candidate).verdict is None:
+        assert time.monotonic() < until, serving.everything(root)
+        time.sleep(0.5)
+    assert store.candidate(run, candidate).verdict == "wrong"
+    serving.kill(root, worker.MODULE)
+    store.close()
