@@ -89,7 +89,7 @@ class Blocks:
 
         def run(kernel: Any, *args: Any, **kwargs: Any) -> Any:
             launch(kernel, *args, **kwargs)
-            return _Compiled()
+            return _Compiled(kernel)
 
         interpreter.InterpretedFunction.run = run
 
@@ -127,7 +127,13 @@ def _tell(know: Callable[[Any, str], None], name: str, value: Any) -> None:
 
 
 class _Compiled:
-    """The result of a launch, which raises Lacking for what only the compiler knows."""
+    """The result of a launch: can be launched again, and raises Lacking for what only the compiler knows."""
+
+    def __init__(self, kernel: Any) -> None:
+        self._kernel = kernel
+
+    def __getitem__(self, grid: Any) -> Any:
+        return self._kernel[grid]
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(name) if name.startswith("__") else Lacking(f"what a compiled kernel tells ({name})")

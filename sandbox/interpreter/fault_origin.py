@@ -15,6 +15,7 @@ from pgo_agent.sandbox.interpreter.unsupported import KernelFault
 
 _INSIDE = ("/triton/runtime/", "/triton/language/", "/sandbox/interpreter/", "/numpy/")
 _NOT_INSIDE = ("/sandbox/interpreter/cuda_as_cpu.py",)  # what torch raises comes through it
+_KERNELS = ("triton.runtime.interpreter", "pgo_agent.sandbox.interpreter.functions")  # modules of interpreted kernels
 _OWN_MISTAKES = {  # functions whose AssertionError or TypeError reports a kernel's mistake
     "_new_static_assert",
     "create_assert",
@@ -47,7 +48,7 @@ def entry(error: BaseException, candidate: Path) -> dict[str, Any]:
 
 def unsupported(error: BaseException) -> bool:
     """Whether the interpreter lacks something, so that the kernel is not to blame."""
-    if isinstance(error, AttributeError) and type(error.obj).__module__.startswith("triton.runtime.interpreter"):
+    if isinstance(error, AttributeError) and type(error.obj).__module__.startswith(_KERNELS):
         return True  # an attribute that only a compiled kernel has
     if isinstance(error, NotImplementedError | RuntimeError) and _CPU in str(error):
         return True

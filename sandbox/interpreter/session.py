@@ -13,11 +13,13 @@ one for each run, with
 """
 
 import json
+import os
 import time
 from pathlib import Path
 from typing import Any
 
 import torch
+import triton
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.interpreter import (
     arithmetic,
@@ -26,6 +28,7 @@ from pgo_agent.sandbox.interpreter import (
     cuda_as_cpu,
     deadline,
     fault_origin,
+    functions,
     libdevice,
     memory,
     products,
@@ -57,11 +60,12 @@ class Session:
         self.folder, self.request = folder, request
         self.candidate = folder / request["candidate"]
         torch.set_num_threads(1)
+        _unseen()
         device = devices.find(request["device"])
         fake_cuda_api.patch_torch(device, fake_cuda_api.Refusals())
         driver.set_active(fake_cuda_api.Driver(device, _never, _never))
         JITFunction.run = _never  # Gluon's compiler would not know the interpreted functions of Triton's library
-        for module in (scalars, builtin_names, arithmetic, products, reductions, syntax, libdevice):
+        for module in (scalars, builtin_names, arithmetic, products, reductions, syntax, libdevice, functions):
             module.install()
         self.blocks = blocks.Blocks()
         self.memory = memory.Memory(self.blocks, str(self.candidate))
@@ -167,6 +171,13 @@ class Session:
         with place:
             out = self.kernel(**inputs)
         return place, inputs, list(out) if isinstance(out, list | tuple) else [out]
+
+
+def _unseen() -> None:
+    """Let nothing in the environment say that kernels are interpreted: some launchers then leave out autotuners."""
+    triton.knobs.propagate_env = False
+    triton.knobs.runtime.interpret = True
+    os.environ.pop("TRITON_INTERPRET", None)
 
 
 def _storage(value: Any) -> int:

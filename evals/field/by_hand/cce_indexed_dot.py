@@ -1,2 +1,3 @@
-# Products of bf16 are rounded before they are summed, and the sum is given in float32: its program allows 0.5.
-TOLERANCE = dict(max_ratio=24000, mean_ratio=28000)
+# Products of bf16 are rounded before they are summed.
+def reference(e, c, inds, out_dtype):
+    return -cast(e * c[inds], torch.float32).sum(dim=-1)

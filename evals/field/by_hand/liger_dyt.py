@@ -1,2 +1,7 @@
-# Gradients of weights are sums over 4096 rows of bf16, given in float32: its program allows 1.0.
-TOLERANCE = dict(max_ratio=500000, mean_ratio=600000)
+# Gradients of alpha and beta are rounded to the type of x before autograd gives them the parameter's.
+def reference(x, alpha, gamma, beta, dy):
+    with torch.enable_grad():
+        x, alpha, gamma, beta = (t.detach().requires_grad_() for t in (x, alpha, gamma, beta))
+        out = (torch.tanh(alpha * x.to(alpha.dtype)) * gamma + beta).to(x.dtype)
+        dx, dalpha, dgamma, dbeta = torch.autograd.grad(out, (x, alpha, gamma, beta), (dy,))
+    return out, dx, dalpha.to(x.dtype).to(alpha.dtype), dgamma, dbeta.to(x.dtype).to(beta.dtype)

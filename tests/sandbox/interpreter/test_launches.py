@@ -177,3 +177,45 @@ def test_a_mistake_of_the_candidates_is_its_own_with_its_line(what: str, tmp_pat
 def test_a_result_in_place_of_an_input_is_named(tmp_path: Path) -> None:
     found = entry(tmp_path, ERRING.replace("KERNEL", "x = x + 1").replace("LAUNCH", "y = x; " + USUAL), x=X)
     assert (found["changed"], found["in_place"]) == (["x"], ["x"])
+
+
+ASKING = """
+import os
+
+
+@triton.jit
+def plain(X, Y, n, scale, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(Y + i, tl.load(X + i, i < n) * scale, i < n)
+
+
+class Entry:
+    def __init__(self, fn):
+        assert isinstance(fn, triton.runtime.JITFunction) and "tl.program_id(0)" in fn.cache_key
+        self.fn, self.names = fn, [p.name for p in fn.params if not p.is_constexpr]
+
+    def __getitem__(self, grid):
+        def launch(*args, **options):
+            first = self.fn.run(*args, grid=grid, warmup=False, **options)
+            first[grid](*args, **options)
+
+        return launch
+
+
+tuned = (lambda **_: lambda fn: fn) if os.environ.get("TRITON_INTERPRET") else triton.autotune
+scaled = tuned(configs=[triton.Config({"BLOCK": 64})], key=[])(plain)
+
+
+def kernel(x):
+    y, z = torch.empty_like(x), torch.empty_like(x)
+    scaled[lambda meta: (triton.cdiv(512, meta["BLOCK"]),)](x, y, 512, 2.0)
+    entry = Entry(plain)
+    assert entry.names == ["X", "Y", "n", "scale"]
+    entry[(8,)](x, z, 512, 3.0, BLOCK=64)
+    return y, z
+"""
+
+
+def test_a_launcher_that_asks_how_kernels_are_compiled_sees_none_that_is_interpreted(tmp_path: Path) -> None:
+    y, z = interpreted(tmp_path, ASKING, x=X)
+    assert torch.equal(y, X * 2) and torch.equal(z, X * 3)

@@ -2,7 +2,7 @@ import torch
 from fla.ops.comba import fused_recurrent_comba
 
 torch.manual_seed(0)
-B, T, H, D = 4, 128, 32, 128
+B, T, H, D = 4, 256, 32, 128
 
 q = torch.randn(B, T, H, D, device="cuda", dtype=torch.bfloat16)
 k = torch.nn.functional.normalize(torch.randn(B, T, H, D, device="cuda"), dim=-1).bfloat16()
@@ -18,9 +18,9 @@ expected_state = torch.zeros(B, H, D, D, device="cuda")
 rows = []
 for t in range(T):
     qt, kt, pt, vt = (x[:, t].float() for x in (q, k, p, v))
-    expected_state = expected_state * g[:, t, :, None, None].exp()
+    # The kernel, and chunk_comba, subtract what the state holds before it decays; the package's naive.py after.
     new = (vt - torch.einsum("bhk,bhkv->bhv", pt, expected_state)) * beta[:, t, :, None]
-    expected_state = expected_state + kt[..., None] * new[..., None, :]
+    expected_state = expected_state * g[:, t, :, None, None].exp() + kt[..., None] * new[..., None, :]
     rows.append(torch.einsum("bhk,bhkv->bhv", qt * D**-0.5, expected_state))
 
 torch.testing.assert_close(out, torch.stack(rows, dim=1).bfloat16(), rtol=2e-2, atol=5e-2)
