@@ -40,6 +40,13 @@ def _logb(x: Array) -> Array:
     return np.where(np.isfinite(x) & (x != 0), np.frexp(x)[1] - 1.0, ends)
 
 
+def _to_int32(rounded: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """Return a conversion of floats: a NaN is 0, and what is out of range the nearest end."""
+    ends = np.iinfo(np.int32)
+    return lambda x: np.clip(np.nan_to_num(rounded(x.astype(np.float64)), posinf=ends.max), ends.min, ends.max)
+
+
+ROUNDED = {"rd": np.floor, "ru": np.ceil, "rz": np.trunc, "rn": np.rint}
 FLOATS: dict[str, Callable[..., Array]] = {  # without `__nv_`, `fast_` and the `f` of single precision
     **{
         n: getattr(np, n)
@@ -86,6 +93,9 @@ EXACT: dict[str, Callable[..., Array]] = {  # whole symbols: to the nearest, tie
     "__nv_frsqrt_rn": FLOATS["rsqrt"],
     "__nv_fmaf_rn": _fma,
     **{f"__nv_{n}": np.abs for n in ("abs", "llabs")},
+    "__nv_popc": lambda x: np.bitwise_count(x.astype(np.uint32)),  # numpy counts the bits of absolute values
+    "__nv_popcll": lambda x: np.bitwise_count(x.astype(np.uint64)),
+    **{f"__nv_float2int_{to}": _to_int32(rounded) for to, rounded in ROUNDED.items()},
 }
 
 

@@ -71,13 +71,21 @@ def test_exponents_are_those_of_pythons_own_mathematics(x: float, n: int) -> Non
     assert libdevice.function("__nv_scalbn")(np.array([x]), np.array([n])).tolist() == [math.ldexp(x, n)]
 
 
+def test_conversions_to_whole_numbers_round_as_their_names_say_and_keep_to_the_ends() -> None:
+    x = np.array([-2.5, 2.5, np.nan, 1e20, -np.inf], np.float32)
+    ends = [0, 2**31 - 1, -(2**31)]
+    for name, wanted in {"rd": [-3, 2], "ru": [-2, 3], "rz": [-2, 2], "rn": [-2, 2]}.items():
+        assert libdevice.function(f"__nv_float2int_{name}")(x).astype(np.int32).tolist() == [*wanted, *ends]
+    assert libdevice.function("__nv_popc")(np.array([0, 5, -1], np.int32)).tolist() == [0, 2, 32]
+
+
 def test_numbers_without_an_exponent_have_the_ends() -> None:
     least, most = -(1 << 31), (1 << 31) - 1
     assert libdevice.function("__nv_ilogbf")(np.array([0.0, np.nan, -np.inf])).tolist() == [least, least, most]
     assert libdevice.function("__nv_logb")(np.array([-0.0, -np.inf])).tolist() == [-np.inf, np.inf]
 
 
-@pytest.mark.parametrize("symbol", ["__nv_j0", "__nv_fadd_rz", "__nv_popc", "__nv_"])
+@pytest.mark.parametrize("symbol", ["__nv_j0", "__nv_fadd_rz", "__nv_clz", "__nv_"])
 def test_what_nothing_computes_is_said(symbol: str) -> None:
     with pytest.raises(NotImplementedError, match="not supported in interpreter mode"):
         libdevice.function(symbol)
