@@ -30,6 +30,7 @@ from pgo_agent.agent.cli.records import records
 from pgo_agent.agent.cli.session.command import session
 from pgo_agent.agent.cli.settings_options import with_changes, with_settings
 from pgo_agent.agent.run.settings import Changes, Command, RunSettings, with_minutes
+from pgo_agent.sandbox.isolation import lending
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -211,6 +212,7 @@ app.add_typer(evals, name="eval")
 def main() -> None:
     """The console script `pgo-agent`."""
     atexit.register(gc.freeze)  # half a second of a run's is the search for garbage in what it leaves to the system
+    lending.borrow()
     app()
 
 

@@ -18,6 +18,7 @@ from pgo_agent.agent.exit_codes import Exit
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.evals.field import merge
 from pgo_agent.evals.field.suite import HINT, PROGRAMS, RUNNERS, FieldKernel
+from pgo_agent.sandbox.isolation import lending
 from pgo_agent.sandbox.json_codec import JsonObject
 
 SECONDS = 900.0  # of one command
@@ -109,9 +110,18 @@ def _sandbox(settings: RunSettings) -> list[str]:
 
 
 def _run(arguments: list[str], place: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pgo_agent.agent.cli.main", *arguments]
+    command, lent = [sys.executable, "-m", "pgo_agent.agent.cli.main", *arguments], lending.lend()
     try:
-        return subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=SECONDS, check=False)
+        return subprocess.run(
+            command,
+            cwd=place,
+            env=lent.env,
+            pass_fds=lent.files,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
     except subprocess.TimeoutExpired:
         return subprocess.CompletedProcess(command, Exit.ENVIRONMENT, "", f"it took over {SECONDS:.0f} s")
 

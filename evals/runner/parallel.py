@@ -19,6 +19,7 @@ from pgo_agent.agent.exit_codes import Exit
 from pgo_agent.agent.run.events import Emit, Event, Phase
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.evals.runner.results import Results
+from pgo_agent.sandbox.isolation import lending
 
 FOLDER = "at-once"  # of the workspace: its own workspaces
 LAST = ("ablation.completed", "nightly.completed")  # events about all runs: this process emits them
@@ -67,9 +68,11 @@ def _processes(workspaces: Sequence[Path], json_lines: bool) -> Iterator[list[Pr
 
 def _begun(workspace: Path, json_lines: bool) -> Process:
     """Start this command in another workspace. Ctrl-C does not reach it; the end of this process does."""
-    arguments = [*sys.argv[1:], "--at-once", "1", "--store", str(workspace)]
+    arguments, lent = [*sys.argv[1:], "--at-once", "1", "--store", str(workspace)], lending.lend()
     return subprocess.Popen(
         [sys.executable, "-m", "pgo_agent.agent.cli.parent_watch", *arguments],
+        env=lent.env,
+        pass_fds=lent.files,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE if json_lines else subprocess.DEVNULL,
         stderr=None if json_lines else subprocess.PIPE,

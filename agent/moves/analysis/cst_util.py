@@ -6,7 +6,7 @@ Reading is by plain names; `writes` looks into the branches of an `if`. Nothing 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from functools import cache, lru_cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import libcst as cst
 import libcst.matchers as m
@@ -23,8 +23,9 @@ _ARITHMETIC = {
 }  # fmt: skip
 
 
+@lru_cache(maxsize=4096)
 def code(node: cst.CSTNode) -> str:
-    """Return the text of a node."""
+    """Return the text of a node, which nobody can change."""
     return _EMPTY.code_for_node(node)
 
 
@@ -54,9 +55,12 @@ def variables(node: cst.CSTNode) -> Iterator[cst.Name]:
     waiting = [node]
     while waiting:
         part = waiting.pop()
-        if isinstance(part, cst.Name):
+        if type(part) is cst.Name:
             yield part
-        waiting += [part.value] if isinstance(part, cst.Attribute | cst.Arg) else reversed(parts(part))
+        elif type(part) is cst.Attribute or type(part) is cst.Arg:
+            waiting.append(part.value)
+        else:
+            waiting += reversed(parts(part))
 
 
 def nodes(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
@@ -73,11 +77,18 @@ def parts(node: cst.CSTNode) -> list[cst.CSTNode]:
     below = list[cst.CSTNode]()
     for name in _fields(type(node)):
         part = getattr(node, name)
-        if isinstance(part, cst.CSTNode):
-            below.append(part)
-        elif isinstance(part, list | tuple):
+        kind: object = type(part)
+        if kind is tuple or kind is list:
             below += part
+        elif _is_node(kind):
+            below.append(part)
     return below
+
+
+@cache
+def _is_node(kind: Any) -> bool:
+    """`isinstance` takes most of the time of reading a tree: the classes of libcst are abstract."""
+    return issubclass(kind, cst.CSTNode)
 
 
 @cache

@@ -71,3 +71,27 @@ def test_where_what_was_lent_has_been_killed_each_begins_its_own(tmp_path: Path)
 def test_a_users_program_is_forked_from_what_tracers_are_forked_from() -> None:
     kinds = {forkserver._kind("python", f"pgo_agent.sandbox.tracer{m}", {}) for m in ("", ".user_program")}
     assert len(kinds) == 1
+
+
+LENT = """
+from pgo_agent.sandbox.isolation import lending
+lent = lending.lend()
+ours = list(warm.values())
+subprocess.run([sys.executable, "-c", sys.argv[1]], env=lent.env, pass_fds=lent.files, check=True)
+print(len(ours), [o.ended for o in ours])
+"""
+BORROWED = """
+from pgo_agent.sandbox.isolation import lending
+lending.borrow()
+print(runs("borrower"), [w.borrowed for w in warm.values()], [v for v in os.environ if v == lending.VARIABLE])
+print([os.get_inheritable(w.ours.fileno()) for w in warm.values()], flush=True)
+"""
+
+
+def test_a_command_lends_all_kinds_to_another_which_hands_them_to_nobody(tmp_path: Path) -> None:
+    borrower = HEAD + textwrap.dedent(BORROWED)
+    assert printed(tmp_path, LENT, borrower) == [
+        "True [True, True, True] []",
+        "[False, False, False]",
+        "3 [False, False, False]",
+    ]
