@@ -44,6 +44,21 @@ def test_a_library_that_works_on_the_host_between_its_launches_is_timed_by_what_
     assert statistics.median(slow.samples) < 1.1 * statistics.median(prompt.samples)
 
 
+def test_many_launches_beside_few_are_timed_by_what_the_gpu_does() -> None:
+    import torch
+
+    a = torch.randn(64, 64, device="cuda", dtype=torch.float16)
+
+    def launches(pause: float) -> None:
+        for _ in range(20):
+            torch.mm(a, a)
+            time.sleep(pause)
+
+    sides = [TimedSide(str(p), [BufferSet(partial(launches, p))]) for p in (0.0, 1e-4)]
+    Timer("cuda").run(sides, rounds=50)
+    assert statistics.median(sides[1].samples) < 1.1 * statistics.median(sides[0].samples)
+
+
 def test_intervals_of_a_kernel_against_itself_hold_one() -> None:
     """In one order for all rounds half of them did on an H200, in orders of chance 19 of 20."""
     import torch

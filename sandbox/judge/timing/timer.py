@@ -2,12 +2,12 @@
 
 Each round visits every side twice, in a random order and back. Before each launch (warm-up too) all memory of the side
 but its inputs is refilled with NaN, zeros or random bytes, and inputs that it changes get their values again. Then the
-L2 is flushed by several writes of twice its size, so that the launch is queued before the GPU reaches it. Before a call
-of a library the GPU also sleeps, for several times as long as the host takes for the call. CUDA events enclose the
-launch alone. After each launch its outputs are sampled on the GPU: by a checksum, which must match the verified
-outputs, or by elements at random positions where outputs may differ between launches. Inputs and guard zones are
-checked after every warm-up launch, after a random one of four others, and at the end by the caller. Each side has its
-own seed and its own buffers, which may lie at several places that take turns. Instrumented builds are never timed here.
+L2 is flushed by several writes of twice its size. Before that the GPU sleeps for several times as long as the host
+takes for the slowest side, so that all is queued before the GPU reaches it. CUDA events enclose the launch alone. After
+each launch its outputs are sampled on the GPU: by a checksum, which must match the verified outputs, or by elements at
+random positions where outputs may differ between launches. Inputs and guard zones are checked after every warm-up
+launch, after a random one of four others, and at the end by the caller. Each side has its own seed and its own buffers,
+which may lie at several places that take turns. Instrumented builds are never timed here.
 """
 
 import random
@@ -26,9 +26,10 @@ WARMUP = 3  # launches at each place before the first round
 # Writes of the flush: some 150 us on an H200. With one, cuBLAS's 47 us were timed as 49 from an idle host, and as 71
 # from one that compiled on every core.
 FLUSHES = 4
-# A call of a library works on the host between its launches, and longer on a host that builds candidates on every core:
-# one compiled reference was timed as twelve times the time of the GPU.
-AHEAD = 4  # times as long as the host took for the last warm-up call
+# A library works on the host between its launches, and a plan may have many; on a host that builds candidates on every
+# core both take longer. One compiled reference was timed as twelve times the time of the GPU, and a kernel with ten small
+# launches as 0.14 to 0.24 ms.
+AHEAD = 4  # times as long as the host took for the last warm-up launch
 LONGEST_AHEAD = 0.05  # seconds
 CYCLES = 2e9  # of a second of sleep, at most: the GPU's clock is slower
 PIECE = 1 << 22  # words of a checksum that are summed at a time
@@ -62,7 +63,7 @@ class TimedSide:
     name: str
     places: Sequence[BufferSet]
     deterministic: bool = True
-    host: float = 0.0  # seconds that the host takes for a call of a library
+    host: float = 0.0  # seconds that the host takes for a launch
     samples: list[float] = field(default_factory=list)  # ms, one a round: both visits together, halved
     checksums: list[Any] = field(default_factory=list)  # of the outputs of every launch
     drawn: list[Drawn] = field(default_factory=list)  # from the outputs of every launch, where they may differ
@@ -136,22 +137,22 @@ class Timer:
                 place.wipe()
                 began = time.perf_counter()
                 place.launch()
-                side.host = time.perf_counter() - began if place.replay is None else 0.0
+                side.host = time.perf_counter() - began
                 side.look(place, around=True)
             place.wipe()
         visits: list[tuple[TimedSide, Any, Any]] = []
+        ahead = int(CYCLES * min(AHEAD * max((s.host for s in sides), default=0.0), LONGEST_AHEAD))
         for r in range(rounds):
-            visits += [self._visit(s, r) for s in there_and_back(sides, self._random)]
+            visits += [self._visit(s, r, ahead) for s in there_and_back(sides, self._random)]
         torch.cuda.synchronize()
         for s in sides:
             times = [start.elapsed_time(end) for owner, start, end in visits if owner is s]
             s.samples += [(a + b) / 2 for a, b in zip(times[::2], times[1::2], strict=True)]
 
-    def _visit(self, s: TimedSide, turn: int) -> tuple[TimedSide, Any, Any]:
+    def _visit(self, s: TimedSide, turn: int, ahead: int) -> tuple[TimedSide, Any, Any]:
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         place = s.places[turn % len(s.places)]
-        if s.host:
-            torch.cuda._sleep(int(CYCLES * min(AHEAD * s.host, LONGEST_AHEAD)))
+        torch.cuda._sleep(ahead)
         place.wipe()
         for _ in range(FLUSHES):
             self._flush.zero_()
