@@ -1,2 +1,5 @@
-# Head and scores are computed in bf16, and given in float32.
-TOLERANCE = dict(max_ratio=3500, mean_ratio=3000)
+# Projected tokens are rounded to bf16 before they are compared.
+def reference(Q, H_d, W):
+    docs = torch.nn.functional.normalize(cast(H_d, torch.float32) @ cast(W, torch.float32).T, dim=-1)
+    docs = cast(cast(docs, torch.bfloat16), torch.float32)
+    return torch.einsum("qsd,ntd->qnst", cast(Q, torch.float32), docs).amax(dim=-1).sum(dim=-1)
