@@ -7,6 +7,7 @@ program drew them from, where that was seen.
 import ast
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
 from pgo_agent.agent.commands.init import cases as sizing
@@ -171,6 +172,19 @@ def _values_of(lines: Sequence[str]) -> set[str]:
     return {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and id(n) not in apart}
 
 
+def _product(captured: Captured, known: sizing.Sizes, floats: Sequence[tuple[str, Tensor]]) -> list[str]:
+    """Return the sizes of a product of matrices that gives the first result, of the largest that fit; else nothing."""
+    result = sorted(captured.outputs[0].shape) if captured.outputs else []
+    matrices = [
+        (known.shape(*f), f[1].shape) for f in sorted(floats, key=_elements, reverse=True) if len(f[1].shape) == 2
+    ]
+    for (one, a), (other, b) in combinations(matrices, 2):
+        for i, j in ((1, 0), (1, 1), (0, 0), (0, 1)):
+            if one[i] == other[j] and sorted((a[1 - i], b[1 - j])) == result:
+                return [one[1 - i], other[1 - j], one[i]]
+    return []
+
+
 def flops(captured: Captured, known: sizing.Sizes) -> str:
     """Return the arithmetic as an expression: of a product or attention by its shapes; else one for each element."""
     floats = [
@@ -180,6 +194,8 @@ def flops(captured: Captured, known: sizing.Sizes) -> str:
         return "1"
     if "tl.dot" not in "".join(b.text for b in captured.needed):
         return " * ".join(known.shape(*max(floats, key=lambda f: f[1].elements)))
+    if product := _product(captured, known, floats):
+        return " * ".join(["2", *product])
     (first, a), *others = floats
     if others and len(a.shape) == 2 and len(others[0][1].shape) == 2 and a.shape[1] == others[0][1].shape[0]:
         (m, k), (_, n) = known.shape(first, a), known.shape(*others[0])
