@@ -37,6 +37,49 @@ def lessons(
         shown.lessons(opened, file)
 
 
+@records.command(epilog="Exit codes: 0 accepted, 1 it is not, 2 usage, 3 environment.")
+def verdict(
+    file: Annotated[Path, typer.Argument(help="A kernel file.")],
+    store: StoreOption = WORKSPACE,
+    json_lines: JsonOption = False,
+) -> None:
+    """Say what this workspace knows of exactly the text of a file: only `accepted` may be called faster."""
+    from pgo_agent.agent.commands import verdicts
+
+    with runner.faults(), runner.opened(store) as opened:
+        raise typer.Exit(verdicts.tell(opened, file, json_lines))
+
+
+skills = typer.Typer(
+    no_args_is_help=True, help="The skill that teaches coding agents to use pgo-agent: docs/agents.md."
+)
+records.add_typer(skills, name="skill")
+
+
+@skills.command("install", epilog="Exit codes: 0 written, 2 usage, 3 environment.")
+def install(
+    claude: Annotated[bool, typer.Option("--claude", help="Into .claude/skills, here.")] = False,
+    codex: Annotated[bool, typer.Option("--codex", help="Into .agents/skills, here.")] = False,
+    folder: Annotated[Path | None, typer.Option("--dir", help="Into this folder of skills.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Write over files that differ.")] = False,
+) -> None:
+    """Write the skill where a coding agent finds it, with the stop hook beside it."""
+    from pgo_agent.agent.commands import skills as skill
+
+    with runner.faults():
+        from pgo_agent.sandbox.errors import UsageFault
+
+        folders = [
+            *([skill.CLAUDE] if claude else []),
+            *([skill.CODEX] if codex else []),
+            *([folder] if folder else []),
+        ]
+        if not folders:
+            raise UsageFault("no folder is named", "give --claude, --codex or --dir DIR")
+        for one in folders:
+            print(*(f"{path} written" for path in skill.install(one, force)), sep="\n")
+
+
 @records.command()
 def runs(store: StoreOption = WORKSPACE, json_lines: JsonOption = False) -> None:
     """List the runs of a workspace."""
