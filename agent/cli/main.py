@@ -46,12 +46,21 @@ app = typer.Typer(
 def optimize(
     file: Annotated[Path, typer.Argument(help="The target: a kernel file with launcher, reference, inputs and cases.")],
     asked: RunSettings,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what the run will take, by what former runs took.")
+    ] = False,
     store: StoreOption = WORKSPACE,
     json_lines: JsonOption = False,
 ) -> None:
     """Optimize a kernel: both baselines, then candidates that are built, checked and, on a GPU, measured."""
-    from pgo_agent.agent.commands.optimize import start
+    from pgo_agent.agent.commands.optimize import expect, start
 
+    if dry_run:
+        from pgo_agent.agent.views import cost
+
+        with runner.faults(), runner.opened(store, create=True) as record:
+            cost.tell(expect(file, asked, record), asked, json_lines)
+            raise typer.Exit
     runner.run(json_lines, store, True, lambda opened, emit: start(file, asked, opened, emit))
 
 

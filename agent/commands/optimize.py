@@ -16,7 +16,7 @@ from pgo_agent.agent.evaluation import interpreter
 from pgo_agent.agent.exit_codes import Exit, check_code
 from pgo_agent.agent.llm.models import model_by_role
 from pgo_agent.agent.llm.models.types import OPTIMIZER, Suspended
-from pgo_agent.agent.run import judge_choice, submissions
+from pgo_agent.agent.run import cost, judge_choice, submissions
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.events import Emit, Event, Warned
 from pgo_agent.agent.run.facts import GivenFile, RunFacts
@@ -64,9 +64,28 @@ def start(file: Path, asked: RunSettings, store: Store, emit: Emit, given: Seque
         from pgo_agent.agent.proposal import prompt  # imports numpy
 
         prompt.check(subject.source, device, asked.python, asked.prompt_tokens)
+    if not given:
+        expected = _estimate(store, subject, device, settings, judge, facts.models)
+        facts = replace(facts, expected=expected.middle if expected.runs else None)
     with store.active(run):
         store.add_run(run, file.resolve(), subject.digest, subject.source, device.key, settings, facts, subject.asked)
         return _go(store.run(run), subject, device, judge, models, store, emit)
+
+
+def expect(file: Path, asked: RunSettings, store: Store) -> cost.Estimate:
+    """Return what a run would take; nothing is begun. Raises the Faults of `start` that need no model to be asked."""
+    subject = target.read(locate(file))
+    judge, device = judge_choice.choose(asked)
+    if judge is not None:
+        judge.close()
+    return _estimate(store, subject, device, _resolved(asked, judge), judge, model_by_role.roles(asked.models))
+
+
+def _estimate(
+    store: Store, subject: Target, device: Device, settings: RunSettings, judge: Judge | None, models: dict[str, str]
+) -> cost.Estimate:
+    cores = len(os.sched_getaffinity(0))
+    return cost.estimate(store, subject.digest, device.key, settings, cores, judge is not None, models)
 
 
 def open_to(who: str, idle: float, file: Path, asked: RunSettings, store: Store) -> str:

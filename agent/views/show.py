@@ -12,13 +12,14 @@ from pgo_agent.agent.profile import cost_model
 from pgo_agent.agent.proposal import bottlenecks
 from pgo_agent.agent.proposal import lessons as learned
 from pgo_agent.agent.proposal.prompt.sections import left_out
-from pgo_agent.agent.run import shipped_configurations, target_file
+from pgo_agent.agent.run import cost, shipped_configurations, target_file
 from pgo_agent.agent.run.record import history, pending, profiles
 from pgo_agent.agent.run.record.candidate import Candidate
 from pgo_agent.agent.run.record.profiles import StoredProfile
 from pgo_agent.agent.run.record.run import Run
 from pgo_agent.agent.run.record.run_summary import RankedRun
 from pgo_agent.agent.run.record.store import Store
+from pgo_agent.agent.views import cost as cost_view
 from pgo_agent.agent.views import model_usage
 from pgo_agent.agent.views import summary as display
 from pgo_agent.agent.views.report.correctness import Comparison, comparisons
@@ -127,6 +128,8 @@ def outcome(store: Store, name: str, console: Console | None = None) -> None:
         _checked(store, ended, next(iter(store.candidates(ended.id)), None), out)
     if summary is not None and not (ended.facts.given and isinstance(summary, RankedRun)):
         display.result(summary, ended.id, ended.state, out)
+    if ended.facts.expected is not None:
+        out.print(cost_view.compared(ended.facts.expected, cost.of(store, ended)), highlight=False)
 
 
 def _checked(store: Store, checked: Run, c: Candidate | None, out: Console) -> None:

@@ -45,7 +45,13 @@ RECORD = {  # as runs were recorded when settings were no class yet
     "insight": "counters", "drop_wrong": False, "alone": True, "gpus": None, "triton": "3.6.0",
     "pgo_agent": {"version": "0.1.0", "commit": "c"}, "prices": {"tiny": [1.25, 10.0]},
 }  # fmt: skip
-LATER = {"compile_reference": False, "compiler": True, "open_to": "", "idle": 0.0}  # settings and facts since then
+LATER = {
+    "compile_reference": False,
+    "compiler": True,
+    "open_to": "",
+    "idle": 0.0,
+    "expected": None,
+}  # settings and facts since then
 
 
 @given(SETTINGS, FACTS)
