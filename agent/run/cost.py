@@ -1,4 +1,4 @@
-"""What a run takes: builds, seconds, seconds of the GPU, tokens and money; and what a new one will take, by former ones.
+"""What a run takes: builds, seconds, seconds of the GPU, tokens, money; and what a new one will take, by former ones.
 
 The estimate is simple and says what it rests on: builds as in former runs of the target (or else of any target), and
 for each build the seconds that they took, in the middle; tokens as former prompts took, or as many as a prompt may

@@ -177,14 +177,15 @@ class Tools:
 
     @told
     def profile(
-        self, target: str, ctx: Context[Any], code: bool = True, passes: str = "static", wait_seconds: float = WAIT
+        self, target: str, candidate: str = "", code: bool = True, passes: str = "static", wait_seconds: float = WAIT
     ) -> Said:
         """Say what a kernel costs and where, line by line; with code, its TTGIR as readable pseudo-code with costs.
 
-        passes: static needs no GPU; static,timeline,counters adds clocks inside of the kernel and Nsight Compute's
+        candidate: the job of a candidate; default: the kernel as shipped. passes: static needs no GPU; static,timeline,counters adds clocks inside of the kernel and Nsight Compute's
         counters, on a GPU. It may take a minute.
         """
-        arguments = ["profile", str(self._file(target)), "--passes", passes, "--store", str(self.store.root.resolve())]
+        file = self._written(candidate) if candidate else self._file(target)
+        arguments = ["profile", str(file), "--passes", passes, "--store", str(self.store.root.resolve())]
         return self.commands.run([*arguments, *(["--code"] if code else [])], _seconds(wait_seconds))
 
     @told
@@ -255,6 +256,17 @@ class Tools:
     def _status(self, job: str) -> answers.Job:
         submissions.work(self.store)
         return answers.status(self.store, job, self._doing(job.partition("/")[0]))
+
+    def _written(self, job: str) -> Path:
+        """Return a file with the text of a candidate. Raises UsageFault for an unknown job, and for TTGIR."""
+        run, name = answers.found(self.store, job)
+        found = self.store.candidate(run.id, name)
+        if found.kind == "ttgir":
+            raise UsageFault("TTGIR by itself has no profile here", "profile the kernel that it replaces")
+        path = self.store.root.resolve() / "submitted" / f"{name}.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(found.source)
+        return path
 
     def _open(self, name: str, ctx: Context[Any]) -> Run:
         run = submissions.run_of(self.store, self._file(name), self.asked, _who(ctx), self.idle)
