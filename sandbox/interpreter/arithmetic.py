@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from pgo_agent.sandbox.interpreter import floats
+from pgo_agent.sandbox.interpreter import floats, repeated
 from pgo_agent.sandbox.interpreter.unsupported import Lacking, otherwise
 from triton import language as tl
 from triton._C.libtriton import ir
@@ -17,7 +17,7 @@ from triton.runtime import interpreter
 from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
 Array = Any  # numpy array
-_dtype: Callable[[Any], Any] = interpreter._get_np_dtype
+_dtype = repeated.np_dtype
 _PRECISIONS = ("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6")  # of dots, as for NVIDIA
 
 

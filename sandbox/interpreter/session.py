@@ -33,6 +33,7 @@ from pgo_agent.sandbox.interpreter import (
     memory,
     products,
     reductions,
+    repeated,
     scalars,
     syntax,
     tensors,
@@ -65,7 +66,17 @@ class Session:
         fake_cuda_api.patch_torch(device, fake_cuda_api.Refusals())
         driver.set_active(fake_cuda_api.Driver(device, _never, _never))
         JITFunction.run = _never  # Gluon's compiler would not know the interpreted functions of Triton's library
-        for module in (scalars, builtin_names, arithmetic, products, reductions, syntax, libdevice, functions):
+        for module in (
+            repeated,
+            scalars,
+            builtin_names,
+            arithmetic,
+            products,
+            reductions,
+            syntax,
+            libdevice,
+            functions,
+        ):
             module.install()
         self.blocks = blocks.Blocks()
         self.memory = memory.Memory(self.blocks, str(self.candidate))
