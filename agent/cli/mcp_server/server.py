@@ -4,12 +4,8 @@ Texts here are read by language models: a tool's docstring is its description. W
 `submissions.py`; answers say what a model may hear, by `answers.py`. Faults become errors that say what to do next.
 """
 
-import functools
 import hashlib
-import inspect
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,11 +14,12 @@ import anyio
 import anyio.to_thread
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
-from mcp.server.mcpserver.exceptions import ResourceError, ToolError
+from mcp.server.mcpserver.exceptions import ResourceError
 from pgo_agent.agent import kernel_part, version
 from pgo_agent.agent import text as printable
 from pgo_agent.agent.cli.mcp_server import answers, submissions, worker
 from pgo_agent.agent.cli.mcp_server.slow import Commands, Said
+from pgo_agent.agent.cli.mcp_server.tool_errors import told
 from pgo_agent.agent.commands import apply as applying
 from pgo_agent.agent.llm import templates
 from pgo_agent.agent.proposal import lessons
@@ -33,7 +30,7 @@ from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.record.user_requests import Kind
 from pgo_agent.agent.run.settings import STATES, RunSettings
 from pgo_agent.sandbox import target as contract
-from pgo_agent.sandbox.errors import Fault, UsageFault
+from pgo_agent.sandbox.errors import UsageFault
 from pydantic import BaseModel
 
 INSTRUCTIONS = """\
@@ -64,34 +61,6 @@ class Confirmation(BaseModel):
     """What a person is asked before a file is changed."""
 
     write: bool
-
-
-@contextmanager
-def telling(error: type[Exception]) -> Iterator[None]:
-    """Turn Faults into errors for the client, with what to do next."""
-    try:
-        yield
-    except Fault as e:
-        raise error(f"{e.message}. {e.hint}") from None
-
-
-def told(tool: Callable[..., Any], error: type[Exception] = ToolError) -> Callable[..., Any]:
-    """Return a tool, or what reads a resource, whose Faults reach the client as an `error`."""
-    if inspect.iscoroutinefunction(tool):
-
-        @functools.wraps(tool)
-        async def awaited(*args: Any, **named: Any) -> Any:
-            with telling(error):
-                return await tool(*args, **named)
-
-        return awaited
-
-    @functools.wraps(tool)
-    def called(*args: Any, **named: Any) -> Any:
-        with telling(error):
-            return tool(*args, **named)
-
-    return called
 
 
 class Tools:
@@ -181,8 +150,9 @@ class Tools:
     ) -> Said:
         """Say what a kernel costs and where, line by line; with code, its TTGIR as readable pseudo-code with costs.
 
-        candidate: the job of a candidate; default: the kernel as shipped. passes: static needs no GPU; static,timeline,counters adds clocks inside of the kernel and Nsight Compute's
-        counters, on a GPU. It may take a minute.
+        candidate: the job of a candidate; default: the kernel as shipped. passes: static needs no GPU;
+        static,timeline,counters adds clocks inside of the kernel and Nsight Compute's counters, on a GPU. It may take a
+        minute.
         """
         file = self._written(candidate) if candidate else self._file(target)
         arguments = ["profile", str(file), "--passes", passes, "--store", str(self.store.root.resolve())]
