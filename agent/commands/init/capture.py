@@ -60,9 +60,21 @@ def write(
     files = [to or Path(f"{_stem(g, path, len(groups))}_target.py") for g in groups]
     for file_ in files:
         command.refuse(file_, path, force)
-    notes = [n for g, to in zip(groups, files, strict=True) for n in Trying(g, to, inside, device).write()]
-    _print(groups, files, replace(seen, notes=(*seen.notes, *notes)))
-    return files
+    tried = [(g, to, *_tried(Trying(g, to, inside, device))) for g, to in zip(groups, files, strict=True)]
+    written = [(g, to) for g, to, _, refused in tried if refused is None]
+    if not written and (first := next(r for *_, r in tried if r)):
+        raise first
+    notes = [n for _, _, said, _ in tried for n in said]
+    _print([g for g, _ in written], [to for _, to in written], replace(seen, notes=(*seen.notes, *notes)))
+    return [to for _, to in written]
+
+
+def _tried(trying: Trying) -> tuple[list[str], UsageFault | None]:
+    """Return the notes on a target, and why there is none."""
+    try:
+        return trying.write(), None
+    except UsageFault as e:
+        return [e.message], e
 
 
 def _stem(group: Captured, path: Path, count: int) -> str:

@@ -22,7 +22,7 @@ from pgo_agent.sandbox.build.trace_and_compile import trace
 from pgo_agent.sandbox.bundle import validate
 from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.devices import Device
-from pgo_agent.sandbox.errors import BadBundle
+from pgo_agent.sandbox.errors import BadBundle, UsageFault
 from pgo_agent.sandbox.interpreter.as_shipped import Tried
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.isolation.box import Box
@@ -67,15 +67,22 @@ class Trying:
     notes: list[str] = field(default_factory=list)
     left: float = ALL_SECONDS  # seconds of the interpreter
     _known: dict[str, str] = field(default_factory=dict)  # text -> why it is refused
+    _unheld: set[str] = field(default_factory=set)  # texts whose launcher asks for what no plan can hold
 
     def write(self) -> list[str]:
-        """Write the target with the first sizes that do; return notes where others were taken back, or none do."""
+        """Write the target with the first sizes that do; return notes where others were taken back, or none do.
+
+        Raises UsageFault where the launcher does at all sizes what no plan can hold; then there is no target.
+        """
         why = self._refused(self._text(FIRST))
         seen = [replace(FIRST, own=own, follow=f, how=Guess.SAME) for own in (True, False) for f in (True, False)]
         taken = [s for s in seen if not self._refused(self._text(s))] if why else seen
         if not taken:
+            why = self._refused(as_seen := self._text(seen[0]))
+            if as_seen in self._unheld:
+                self.to.unlink()
+                raise UsageFault(f"no plan can hold what {self.captured.name} does: {why}", "name another --launcher")
             command.save(self._text(FIRST), self.to)
-            why = self._refused(self._text(seen[0]))
             return [f"the target fails even at the sizes that the program had: {why}"]
         tried = self._tried([FIRST, *_ladder(taken)])
         best = min(tried, key=lambda text: tried[text].kind)
@@ -110,18 +117,25 @@ class Trying:
         if text not in self._known:
             target.parse(text, str(self.to))
             command.save(text, self.to)
-            why = program.error_of(self.box, self.device.key, TRIED, self.to) or self._traced()
+            why, unheld = program.error_of(self.box, self.device.key, TRIED, self.to), False
+            if not why:
+                why, unheld = self._traced()
             self._known[text] = why
+            self._unheld |= {text} if unheld else set()
         return self._known[text]
 
-    def _traced(self) -> str:
-        """Return why the launcher raises for a guessed size, such as one that 16 does not divide."""
+    def _traced(self) -> tuple[str, bool]:
+        """Return why the launcher raises for a guessed size, such as one that 16 does not divide.
+
+        And whether that is something which no plan can hold.
+        """
         subject = target.read(self.to)
         with tempfile.TemporaryDirectory(prefix="pgo-init-") as folder:
             traced = trace(self.box, ContentStore(Path(folder)), subject, self.device, subject.source, GUESSED, 1)
         cases = traced.get("traced", {})
-        errors = (e[0]["error"] for by_name in cases.values() for e in by_name.values() if e and "error" in e[0])
-        return next((str(e["message"]).strip() for e in errors), "")
+        errors = [e[0]["error"] for by_name in cases.values() for e in by_name.values() if e and "error" in e[0]]
+        first = next(iter(errors), {"message": "", "kind": ""})
+        return str(first["message"]).strip(), first["kind"] == "refused"
 
     def _interpreted(self, text: str) -> Found:
         """Return what the kernel as shipped does with the sizes of a text."""
