@@ -50,6 +50,24 @@ def verdict(
         raise typer.Exit(verdicts.tell(opened, file, json_lines))
 
 
+@records.command(epilog="Exit codes: 0 printed, 2 usage.")
+def schema(
+    name: Annotated[
+        str, typer.Argument(help="events (a line of optimize, check or resume), runs, show, verdict, dry-run, doctor.")
+    ] = "events",
+) -> None:
+    """Print the JSON Schema of what a command prints with --json: docs/schemas/ holds them, too."""
+    import json
+
+    from pgo_agent.agent.commands import schemas
+    from pgo_agent.sandbox.errors import UsageFault
+
+    with runner.faults():
+        if name not in schemas.NAMES:
+            raise UsageFault(f"there is no schema called {name}", f"there are: {', '.join(schemas.NAMES)}")
+        print(json.dumps(schemas.schema(name), indent=1))
+
+
 skills = typer.Typer(
     no_args_is_help=True, help="The skill that teaches coding agents to use pgo-agent: docs/agents.md."
 )

@@ -1,0 +1,38 @@
+"""What commands print with `--json` is what the schemas in `docs/schemas/` say."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from pgo_agent.agent.commands import schemas
+
+from tests.agent.command_line import pgo, write
+from tests.conftest import ROOT
+
+
+def stored(name: str) -> Any:
+    return json.loads((ROOT / "docs" / "schemas" / f"{name}.v{schemas.VERSION}.json").read_text())
+
+
+@pytest.mark.parametrize("name", schemas.NAMES)
+def test_the_files_are_what_this_version_prints(name: str) -> None:
+    assert stored(name) == schemas.schema(name)
+
+
+def test_every_printed_object_fits_its_schema(tmp_path: Path) -> None:
+    write(tmp_path)
+    events = pgo("optimize", "add.py", "--judge", "cpu", "--candidates", "1", "--json", cwd=tmp_path).events
+    assert {"run.started", "candidate.verdict", "run.completed"} <= {e["type"] for e in events}
+    printed = {"runs": ("runs",), "show": ("show", "last"), "verdict": ("verdict", "add.py"), "doctor": ("doctor",)}
+    printed["dry-run"] = ("optimize", "add.py", "--dry-run")
+    for event in events:
+        jsonschema.validate(event, stored("events"))
+    for name, words in printed.items():
+        jsonschema.validate(json.loads(pgo(*words, "--json", cwd=tmp_path).out), stored(name))
+
+
+def test_an_event_of_no_kind_fits_no_schema() -> None:
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"type": "run.begun"}, stored("events"))
