@@ -103,7 +103,7 @@ class Session:
             finally:
                 self.nargs = None
 
-        Autotuner.run = run
+        autotune.replace(run)
 
     def work(self) -> None:
         """Run the schedule and write the entries."""

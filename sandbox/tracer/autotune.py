@@ -4,6 +4,7 @@ The plan must hold the steady state: Triton then calls only a config's own pre_h
 restore_value, which serve its benchmark. Heuristics run as always. A library's own kind of autotuner is one, too.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +23,17 @@ def describe(config: Config) -> dict[str, object]:
 
 def label(config: dict[str, object]) -> str:
     return " ".join(f"{k}={v}" for k, v in config.items())
+
+
+def replace(run: Callable[..., Any]) -> None:
+    """Let autotuners run so, also those of libraries, which would time: their lists are taken as any."""
+
+    def subclassed(cls: type[Autotuner], /, **_named: Any) -> None:
+        if "run" in vars(cls):
+            cls.run = run
+
+    Autotuner.run = run
+    Autotuner.__init_subclass__ = classmethod(subclassed)
 
 
 @dataclass
@@ -46,12 +58,7 @@ class Sites:
             finally:
                 self.nargs = None
 
-        def subclassed(cls: type[Autotuner], /, **_named: Any) -> None:
-            if "run" in vars(cls):  # a library's own tuner, which would time: its list is taken as any
-                cls.run = run
-
-        Autotuner.run = run
-        Autotuner.__init_subclass__ = classmethod(subclassed)
+        replace(run)
 
     def _launch(self, tuner: Autotuner, args: tuple[Any, ...], kwargs: dict[str, object]) -> Any:
         site = self._site(tuner, kwargs)
