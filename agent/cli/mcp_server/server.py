@@ -4,9 +4,7 @@ Texts here are read by language models: a tool's docstring is its description. W
 `submissions.py`; answers say what a model may hear, by `answers.py`. Faults become errors that say what to do next.
 """
 
-import hashlib
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +15,9 @@ from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ResourceError
 from pgo_agent.agent import kernel_part, version
 from pgo_agent.agent import text as printable
-from pgo_agent.agent.cli.mcp_server import answers, submissions, worker
+from pgo_agent.agent.cli.mcp_server import answers, confirmation, submissions, worker
 from pgo_agent.agent.cli.mcp_server.slow import Commands, Said
 from pgo_agent.agent.cli.mcp_server.tool_errors import told
-from pgo_agent.agent.commands import apply as applying
 from pgo_agent.agent.llm import templates
 from pgo_agent.agent.proposal import lessons
 from pgo_agent.agent.run import incumbent, judge_choice
@@ -31,7 +28,6 @@ from pgo_agent.agent.run.record.user_requests import Kind
 from pgo_agent.agent.run.settings import STATES, RunSettings
 from pgo_agent.sandbox import target as contract
 from pgo_agent.sandbox.errors import UsageFault
-from pydantic import BaseModel
 
 INSTRUCTIONS = """\
 Makes Triton kernels faster and judges whether they are right. Call baselines first, then profile; form one hypothesis;
@@ -44,23 +40,6 @@ SHOWN_LESSONS = 40
 CARDS = (
     "epilogue", "layouts", "persistent", "registers", "softmax", "tma", "warp_specialization", "wgmma_waits",
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Applied:
-    """What became of a winner."""
-
-    state: str  # written, confirm: call again with `confirm` as given here, or declined
-    path: str
-    diff: str
-    confirm: str
-    said: str
-
-
-class Confirmation(BaseModel):
-    """What a person is asked before a file is changed."""
-
-    write: bool
 
 
 class Tools:
@@ -177,28 +156,6 @@ class Tools:
             raise UsageFault(f"{printable.line(output, 100)} lies outside of the folder that is served", "name another")
         return self.commands.run(["init", str(source), "--call", call, "-o", str(written)], _seconds(wait_seconds))
 
-    # using ------------------------------------------------------------------------------------------------------------
-
-    @told
-    async def apply(self, run: str, ctx: Context[Any], candidate: str = "", confirm: str = "") -> Applied:
-        """Write an accepted candidate, by default the run's winner, into its file. The original is kept as .orig.
-
-        It asks the person for confirmation where the client can; else the first call returns the diff, and a second
-        one with its `confirm` writes.
-        """
-        change = applying.plan(self.store, self._run(run).id, candidate or None)
-        mark = hashlib.sha256(f"{change.path}\0{change.old}\0{change.new}".encode()).hexdigest()[:16]
-        shown = str(change.path), change.diff, mark
-        capabilities = ctx.session.client_capabilities
-        if capabilities is not None and capabilities.elicitation is not None:
-            answer = await ctx.elicit(f"Write this into {change.path}?\n\n{change.diff}", Confirmation)
-            if answer.action != "accept" or not answer.data.write:
-                return Applied("declined", *shown, "nothing was written")
-        elif confirm != mark:
-            return Applied("confirm", *shown, "nothing is written yet: show the diff, then call again with confirm")
-        backup = applying.write(change)
-        return Applied("written", *shown, f"the original is {backup}")
-
     # ------------------------------------------------------------------------------------------------------------------
 
     def kernel(self, name: str) -> str:
@@ -259,7 +216,7 @@ def made(tools: Tools) -> MCPServer[Any]:
     server: MCPServer[Any] = MCPServer("pgo-agent", **named)
     for tool in (
         tools.baselines, tools.profile, tools.submit, tools.status, tools.result, tools.history, tools.report,
-        tools.finish, tools.device, tools.init, tools.apply,
+        tools.finish, tools.device, tools.init, confirmation.apply_of(tools.store),
     ):  # fmt: skip
         server.add_tool(tool)
     for uri, read in (
