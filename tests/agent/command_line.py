@@ -14,6 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TextIO
 
+from pgo_agent.sandbox.isolation import lending
+
 from tests.conftest import ROOT, TARGETS
 from tests.shared_builds import lend
 
@@ -87,8 +89,10 @@ class _Warm:
     def __init__(self) -> None:
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            command = [sys.executable, "-m", "tests.agent.warm_command_line"]
-            self._process = subprocess.Popen(command, cwd=ROOT, stdin=theirs.fileno())
+            command, lent = [sys.executable, "-m", "tests.agent.warm_command_line"], lending.lend()
+            self._process = subprocess.Popen(
+                command, cwd=ROOT, stdin=theirs.fileno(), env=lent.env, pass_fds=lent.files
+            )
 
     def begin(self, request: dict[str, Any]) -> Begun:
         (out, out_end), (err, err_end), (status, status_end) = os.pipe(), os.pipe(), os.pipe()

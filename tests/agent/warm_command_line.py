@@ -1,7 +1,7 @@
 """`python -m tests.agent.warm_command_line`: `pgo-agent`, each time in a process forked from this one.
 
 Most of what a short command costs is the import of libraries, its own and those of its boxed processes. This process
-has them: it imports what commands import, and begins what boxed processes are forked from (`isolation/forkserver.py`).
+has them: it imports what commands import, and borrows what boxed processes of its parent's are forked from.
 Then it waits on a socket (its standard input). A request names the program, the arguments, the folder and the
 environment, and comes with three open files: output, errors, and where to tell the process's id and how it ended.
 
@@ -23,8 +23,8 @@ import threading
 from typing import Any
 
 from pgo_agent.sandbox.imports import heavy
-from pgo_agent.sandbox.isolation import huge_pages
-from pgo_agent.sandbox.isolation.box import INTERPRETER, Box
+from pgo_agent.sandbox.isolation import huge_pages, lending
+from pgo_agent.sandbox.isolation.box import Box
 
 IMPORTS = (
     "pgo_agent.agent.cli.records",
@@ -52,7 +52,6 @@ IMPORTS = (
     "tests.agent.many",
     "tests.sandbox.spool_worker",
 )
-BOXED = ("pgo_agent.sandbox.tracer", "pgo_agent.sandbox.compiler", INTERPRETER)
 _PDEATHSIG = 1
 
 
@@ -62,8 +61,7 @@ def main() -> None:
         for name in IMPORTS:
             importlib.import_module(name)
     own = {k: v for k, v in os.environ.items() if before.get(k) != v}  # what imports set, as they do anywhere
-    for module in BOXED:
-        Box("bubblewrap").prepare(module)
+    lending.borrow()
     huge_pages.move()
     assert threading.active_count() == 1, "a fork has one thread"
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the children here
@@ -72,6 +70,8 @@ def main() -> None:
             request, files, _, _ = socket.recv_fds(requests, 1 << 20, 3)
             if not request:
                 return
+            for module in lending.MODULES:
+                Box("bubblewrap").prepare(module)  # unless it is there: a test may have killed it
             if not os.fork():
                 break
             for fd in files:
