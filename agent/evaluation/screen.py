@@ -3,6 +3,7 @@
 It reads builds and the record only; `duplicates.py` finds known code. What passes here goes to the judge.
 """
 
+import re
 import statistics
 from collections.abc import Iterable
 
@@ -30,6 +31,7 @@ STAGES = (
     offsets.stage,
 )  # on the CPU, in this order, of what was built
 SAID = 400  # characters of a reason
+_ASSERTION = re.compile(r"Assertion `(.+?)' failed")
 _ENDS = frozenset({Verdict.REJECTED, Verdict.NO_CHANGE, Verdict.DEADLOCK, Verdict.RACE, Verdict.WRONG})
 _FAILED = {"timeout": Verdict.TIMEOUT, "rejected": Verdict.REJECTED, "killed": Verdict.UNDECIDED}
 
@@ -122,7 +124,12 @@ def _dominated(built: Built, base: Baseline) -> Judgement | None:
 
 
 def _first_line(text: str) -> str:
-    """The first line of a message that names an error; for Triton's, also the code above the caret."""
+    """The first line of a message that names an error; for Triton's, also the code above the caret.
+
+    Where the compiler itself gave up, its assertion says why, and the error after it only that it did.
+    """
+    if assertion := _ASSERTION.search(text):
+        return f"an assertion of the compiler failed: {assertion[1]}"[:SAID]
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     first = next((line for line in lines if "error" in line.lower()), lines[0] if lines else "")
     if not first.endswith(":") or lines[-1] == first:
