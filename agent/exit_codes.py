@@ -35,11 +35,13 @@ def exit_code(fault: Fault) -> Exit:
     return Exit.ENVIRONMENT if isinstance(fault, EnvironmentFault) else Exit.NONE_FOUND
 
 
-def check_code(verdict: str | None) -> Exit:
+def check_code(verdict: str | None, against: str = "") -> Exit:
     """How a check ends, by the verdict on its candidate; None: there was no time to judge it.
 
-    What was only built is not right: nobody compared its results.
+    What was only built is not right: nobody compared its results. `against`: a kernel that it must not be slower than.
     """
+    if against and verdict == Verdict.SLOWER:
+        return Exit.NONE_FOUND
     if verdict in (None, Verdict.UNDECIDED, Verdict.BUILT):
         return Exit.BUDGET
     return Exit.NONE_FOUND if verdict in FAULTY else Exit.DONE

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from pgo_agent.agent.cli import runner
+from pgo_agent.agent.cli import gate, runner
 from pgo_agent.agent.cli.evals import evals
 from pgo_agent.agent.cli.mcp_server.command import mcp
 from pgo_agent.agent.cli.options import (
@@ -125,9 +125,27 @@ def check(
         typer.Argument(help="What to judge: a copy of the target with another kernel part, that part, or a .ttgir."),
     ],
     of: Annotated[
-        Path,
-        typer.Option("--target", help="What it is a candidate for: a target file, or a kernel that ships: fa_fwd."),
-    ],
+        Path | None,
+        typer.Option(
+            "--target",
+            help="What it is a candidate for: a target file, or a kernel that ships: fa_fwd. With --against: by "
+            "default the file itself.",
+        ),
+    ] = None,
+    base: Annotated[
+        str | None,
+        typer.Option(
+            "--against",
+            metavar="BASE",
+            help="The gate of a pull request: is it the code of BASE, or right and no slower than that? A file, or "
+            "git:REV: the same path in that revision.",
+        ),
+    ] = None,
+    markdown: Annotated[
+        Path | None,
+        typer.Option("--markdown", help="With --against: write a comment for a pull request, too; - prints it."),
+    ] = None,
+    junit: Annotated[Path | None, typer.Option("--junit", help="With --against: write JUnit XML for CI, too.")] = None,
     minutes: CheckMinutesOption = None,
     *,
     asked: RunSettings,
@@ -137,11 +155,18 @@ def check(
     """Judge one file as a candidate for a target: the whole gate, and nothing else is tried.
 
     It runs in the sandbox, or not at all. What it came to is recorded as any run is: show, diff and apply know it.
+    With --against, the code of both files is compared first: that takes seconds, and no GPU. Where it differs, a GPU
+    times both against one another, and the kernel against itself: what is slower beyond that fails, with 1. Without a
+    GPU it is said whether the file is right, and that nothing was timed.
     """
+    asked = with_minutes(asked, minutes)
+    if base is not None:
+        gate.run(gate.Wanted(candidate, base, of, markdown, junit), asked, store, json_lines)
     from pgo_agent.agent.commands import check as checking
 
-    asked = with_minutes(asked, minutes)
-    runner.run(json_lines, store, True, lambda opened, emit: checking.start(candidate, of, asked, opened, emit))
+    with runner.faults():
+        target = gate.target_of(of, markdown, junit)
+    runner.run(json_lines, store, True, lambda opened, emit: checking.start(candidate, target, asked, opened, emit))
 
 
 @app.command(epilog=EPILOG)

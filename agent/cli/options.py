@@ -17,7 +17,8 @@ CHECK_EPILOG = (
     "Exit codes: 0 its results were compared, and are right (accepted, slower, no_change, checked), 1 something is "
     "wrong with it (wrong, race, deadlock, timeout, crashed, build_error, rejected, cheating), 2 usage, also when it "
     "changes the contract, 3 environment, 4 nothing here could tell (built: it compiles, and its results could not be "
-    "checked; undecided; or no time was left), 5 a verdict is not there yet (--no-wait), 130 interrupted."
+    "checked; undecided; or no time was left), 5 a verdict is not there yet (--no-wait), 130 interrupted. With "
+    "--against: 0 the same code, or right and not slower (without a GPU: right), 1 slower, too."
 )
 INIT_EPILOG = (
     "Exit codes: 0 written; with --check: its results were compared, and are right, 1 something is missing or wrong, "

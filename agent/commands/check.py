@@ -23,6 +23,9 @@ from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.target import CONTRACT, Target
 
 _FORMS = "give a copy of the target with another kernel part, the kernel part alone, or a kernel's .ttgir"
+_ONLY_THE_KERNEL_PART = (
+    "only the kernel part is judged: leave these as the target has them, or change the target itself"
+)
 
 
 def start(file: Path, of: Path, asked: RunSettings, store: Store, emit: Emit) -> Exit:
@@ -45,30 +48,28 @@ def read(file: Path, subject: Target) -> GivenFile:
     return of_text(str(file), target.text(file), subject)
 
 
-def of_text(name: str, text: str, subject: Target) -> GivenFile:
-    """Return the same of a text; `name` is that of its file. Raises UsageFault as `read` does."""
+def of_text(name: str, text: str, subject: Target, advice: str = _ONLY_THE_KERNEL_PART) -> GivenFile:
+    """Return the same of a text; `name` is that of its file. `advice`: for another contract. Raises UsageFault as
+    `read` does."""
     if name.endswith(".ttgir"):
         ttgir_files.at(text)
         return GivenFile(name, "ttgir", text)
     target.parse(text, name)
     try:
-        return GivenFile(name, "source", _candidate(name, text, subject))
+        return GivenFile(name, "source", _candidate(name, text, subject, advice))
     except BadReply as e:
         raise UsageFault(f"{name}: {e}", _FORMS) from None
     except RecursionError:
         raise UsageFault(f"{name}: {TOO_DEEP}", "nest it less deeply") from None
 
 
-def _candidate(file: str, text: str, subject: Target) -> str:
+def _candidate(file: str, text: str, subject: Target, advice: str) -> str:
     names = set[str]().union(*(b.names for b in blocks(text)))
     if "kernel" not in names:
         raise UsageFault(f"{file} does not define kernel()", _FORMS)
     differing = _differing(text, subject)
     if differing:
-        raise UsageFault(
-            f"{file} says something else than {subject.contract_path} of: {', '.join(differing)}",
-            "only the kernel part is judged: leave these as the target has them, or change the target itself",
-        )
+        raise UsageFault(f"{file} says something else than {subject.contract_path} of: {', '.join(differing)}", advice)
     return text if target.same_contract(text, subject.source) else merge(subject.source, text)
 
 

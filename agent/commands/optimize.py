@@ -45,8 +45,11 @@ UNBOXED = (
 )
 
 
-def start(file: Path, asked: RunSettings, store: Store, emit: Emit, given: Sequence[GivenFile] = ()) -> Exit:
-    """Make a new run of a target. `given`: the candidates to judge, in place of any search.
+def start(
+    file: Path, asked: RunSettings, store: Store, emit: Emit, given: Sequence[GivenFile] = (), against: str = ""
+) -> Exit:
+    """Make a new run of a target. `given`: the candidates to judge, in place of any search. `against`: what the target
+    is called, if they are asked not to be slower than it.
 
     Raises Faults; KeyboardInterrupt leaves the run resumable.
     """
@@ -55,7 +58,7 @@ def start(file: Path, asked: RunSettings, store: Store, emit: Emit, given: Seque
     triton = triton_version(asked.python)  # fails early when the interpreter lacks it
     judge, device = judge_choice.choose(asked)
     settings = _resolved(asked, judge)
-    facts = RunFacts(triton, version.ours(), model_by_role.roles(asked.models), given=tuple(given))
+    facts = RunFacts(triton, version.ours(), model_by_role.roles(asked.models), against=against, given=tuple(given))
     run = f"{subject.name}-{secrets.token_hex(3)}"
     models, facts = open_models(
         Opening(run, subject.name, subject.digest, store, emit), settings, facts
@@ -252,4 +255,5 @@ def _end(ctx: Context) -> Exit:
     state = STATES[ctx.store.run(ctx.run.id).state]
     if not ctx.run.facts.given:
         return state
-    return max((check_code(c.verdict) for c in ctx.store.candidates(ctx.run.id)), default=state)
+    against = ctx.run.facts.against
+    return max((check_code(c.verdict, against) for c in ctx.store.candidates(ctx.run.id)), default=state)

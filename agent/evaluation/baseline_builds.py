@@ -56,9 +56,9 @@ def others(ctx: Context, source: str, shipped: Built) -> tuple[Built, list[GridB
 
 def _grid(ctx: Context, source: str, shipped: Built) -> list[GridBuild]:
     """The builds of the launch grid, each with the configuration in its text for launches that are not autotuned."""
-    if ctx.run.facts.given and ctx.gpu is None:
+    if ctx.run.facts.given and (ctx.gpu is None or ctx.run.facts.against):
         ctx.emit("phase", phase="baseline", doing="checking the kernel itself")
-        return []  # nothing is timed here, so a check does not need it
+        return []  # nothing is timed here, or nothing but the file's own list: a check does not need it
     grid = grid_points(ctx, source, shipped)
     if not grid.texts:
         ctx.emit("note", text=f"{grid.why}; the tuned baseline is the kernel as shipped")

@@ -28,10 +28,12 @@ from pgo_agent.sandbox.judge import questions
 from pgo_agent.sandbox.judge.interface import Busy, Judge
 from pgo_agent.sandbox.judge.questions import Against, Confirm, Look, SameBits
 from pgo_agent.sandbox.judge.references import PlanRef, Whole, bundle_ref
+from pgo_agent.sandbox.judge.timing import regression
 
 PROCESSES = 2  # after the first, for a candidate that may be accepted: one races it, one confirms it
 Outcome = tuple[Judgement, float | None]  # a verdict, and the speedup over the incumbent, if one was measured
 _NOT_FASTER = {Verdict.SLOWER, Verdict.UNDECIDED}  # by the clock
+_BY_TIME = {Verdict.ACCEPTED, Verdict.NOT_SLOWER, *_NOT_FASTER}
 _FINE = {Verdict.CHECKED, Verdict.BUILT, *_NOT_FASTER}  # no fault is known
 PROOF = ("race", "memcheck", "assembler", "confirm")  # the stages that `proved` may end with
 
@@ -59,6 +61,8 @@ def _limited(ctx: Context, candidate: Candidate, judged: Judgement) -> Judgement
 
 def note_unchanged(ctx: Context, candidate: Candidate, judged: Judgement) -> Judgement:
     """Add to the verdict on a given candidate without a fault that it is the same kernel as the target, if it is."""
+    if ctx.run.facts.against:
+        return judged  # known code may be slower: a list that lacks its fastest configuration, say
     unchanged = screen.known_code(ctx, candidate)
     if candidate.kind != "ttgir" and given_file.same(candidate.source, ctx.target.source):
         unchanged = Judgement(Verdict.NO_CHANGE, "", plain("it holds the same statements as the target"))
@@ -125,7 +129,7 @@ def measured(ctx: Context, candidate: Candidate) -> First:
         return First(refused)
     judged = _with_incumbent(gpu, base, gpu.verdict(questions.Judge.of(_bundle(ctx, candidate), _against(ctx, base))))
     is_given = candidate.author == provenance.GIVEN
-    if judged.verdict != Verdict.ACCEPTED and not (is_given and judged.verdict in _NOT_FASTER):
+    if judged.verdict != Verdict.ACCEPTED and not (is_given and judged.verdict in _BY_TIME):
         return First(judged)
     if differs := _other_bits(ctx, candidate, judged.choices):
         return First(Judgement(Verdict.WRONG, "numerics", quoted(differs), judged.evidence))
@@ -173,7 +177,7 @@ def _proved(ctx: Context, candidate: Candidate, first: Judgement, sanitized: Fut
     # in a new process: it never saw the first run
     against = _against(ctx, ctx.store.began_with(ctx.run.id, candidate.generation))
     confirmed = the_gpu(ctx).verdict(Confirm.of(again, against))
-    return _confirmed(first, _on(the_gpu(ctx), confirmed))
+    return _confirmed(first, _on(the_gpu(ctx), confirmed), against.no_slower)
 
 
 def _on_request(settings: RunSettings) -> Iterator[Callable[[Context, Candidate, dict[str, str]], Evidence]]:
@@ -210,10 +214,13 @@ def _other_bits(ctx: Context, candidate: Candidate, choices: dict[str, str]) -> 
     )
 
 
-def _confirmed(first: Judgement, confirmed: Judgement) -> Outcome:
+def _confirmed(first: Judgement, confirmed: Judgement, no_slower: bool) -> Outcome:
     stages = [*first.stages, *confirmed.stages]
     evidence = {**first.evidence, "again": confirmed.evidence, "stages": stages}
     covered = first.coverage + confirmed.coverage
+    if no_slower and confirmed.verdict in _BY_TIME:
+        verdict, why = regression.agreed(first, confirmed)
+        return Judgement(verdict, "confirm", why, evidence, covered), confirmed.speedup
     if first.verdict in _NOT_FASTER and confirmed.verdict in {Verdict.ACCEPTED, *_NOT_FASTER}:
         return replace(first, evidence=evidence), first.speedup  # right, and not faster at the first look
     if confirmed.verdict != Verdict.ACCEPTED:
@@ -225,7 +232,8 @@ def _confirmed(first: Judgement, confirmed: Judgement) -> Outcome:
 def _against(ctx: Context, which: str) -> Against:
     base = ctx.baseline()
     beaten, shipped, tuned = (incumbent.side(ctx, name) for name in (which, incumbent.SHIPPED, "tuned"))
-    return Against(beaten, shipped, tuned, base.cases, base.held_out, base.weights)
+    asked = bool(ctx.run.facts.against)  # then nothing but the file's own list was swept
+    return Against(beaten, shipped, None if asked else tuned, base.cases, base.held_out, base.weights, no_slower=asked)
 
 
 def _bundle(ctx: Context, candidate: Candidate) -> Whole:

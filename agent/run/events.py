@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 from pgo_agent.agent.profile.summary import Bottleneck
+from pgo_agent.agent.run.regression import Result
 from pgo_agent.sandbox.json_codec import OPTIONAL, JsonObject, Malformed, Record, decoded
 
 
@@ -187,6 +188,12 @@ class CandidateVerdict(Told):
     gpu_seconds: float
     stages: tuple[JsonObject, ...]
     coverage: JsonObject
+
+
+@dataclass(frozen=True)
+class RevisionsCompared(Told):
+    type = "check.against"
+    result: Result
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,7 @@ class RunFacts:
     pgo_agent: Version | None = None
     models: dict[str, str] = field(default_factory=dict)  # role -> model, by a name that is good in any folder
     prices: dict[str, tuple[float, float]] = field(default_factory=dict)  # model -> of a million tokens, in and out
+    against: str = ""  # what a given candidate must not be slower than, by its name; empty: it is to be faster
     given: tuple[GivenFile, ...] = ()  # the candidates to judge, and no others; empty: the run looks for its own
     open_to: str = ""  # who submits its candidates while it goes on, and nobody else; empty: the run looks for its own
     expected: Cost | None = None  # what it was estimated to take; None: there was nothing to estimate it by

@@ -137,7 +137,9 @@ def _checked(store: Store, checked: Run, c: Candidate | None, out: Console) -> N
     if c is None or c.verdict is None:
         out.print(f"{escape(name)} was not judged: no time was left; give it more --minutes", highlight=False)
         return
-    display.verdict(name, checked.target, c.verdict, c.stage or "", c.reason or "", out)
+    stage = c.stage or ""
+    said = display.meaning(c.verdict, stage, checked.facts.against)
+    display.verdict(name, said, c.verdict, stage, c.reason or "", out)
     _covered(out, store.evidence(checked.id, c.id))
     _stages(out, store.evidence(checked.id, c.id))
     _errors(out, store.evidence(checked.id, c.id))

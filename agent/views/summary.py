@@ -17,13 +17,18 @@ from rich.markup import escape
 from rich.table import Table
 
 PIPED_WIDTH = 130  # columns of a table that goes to a file
-STYLE = {"accepted": "bold green", "checked": "green", "built": "cyan", "slower": "yellow"} | dict.fromkeys(
-    ("no_change", "vetoed"), "dim"
-)
+STYLE = {
+    "accepted": "bold green",
+    "not_slower": "bold green",
+    "checked": "green",
+    "built": "cyan",
+    "slower": "yellow",
+} | dict.fromkeys(("no_change", "vetoed"), "dim")
 
 _MEANING = {  # of a given file
     "accepted": "is right, and faster than the target",
     "slower": "is right, and not faster than the target",
+    "not_slower": "is right, and not slower",
     "no_change": "is right, and no other code than the target has",
     "checked": "is right as far as can be told without a GPU",
     "built": "compiles, and could not be checked enough here to be called right",
@@ -44,16 +49,32 @@ def output() -> Console:
     return Console() if sys.stdout.isatty() else Console(width=PIPED_WIDTH)
 
 
-def meaning(verdict: str) -> str:
-    """Return what a verdict says about a given file."""
+def meaning(verdict: str, stage: str = "", against: str = "") -> str:
+    """Return what a verdict says about a given file; `against`: a kernel that it must not be slower than."""
+    if against:
+        return compared(verdict, stage, against)
     return _MEANING.get(verdict, "has no verdict that is known")
 
 
-def verdict(name: str, of: str, verdict: str, stage: str, reason: str, out: Console) -> None:
-    """Print the result of a check in one line."""
+def compared(verdict: str | None, stage: str, base: str) -> str:
+    """Return what a verdict says about a file that is held against another kernel; None: there was no time for one."""
+    if verdict is None:
+        return "was not judged: no time was left; give it more --minutes"
+    if verdict == "undecided" and stage in ("time", "confirm"):
+        return f"is right; whether it is slower than {base} could not be decided"
+    said = {
+        "slower": f"is right, and slower than {base}",
+        "not_slower": f"is right, and not slower than {base}",
+        "checked": f"is right as far as can be told without a GPU, and has other code than {base}; not timed",
+    }
+    return said.get(verdict) or meaning(verdict)
+
+
+def verdict(name: str, said: str, verdict: str, stage: str, reason: str, out: Console) -> None:
+    """Print the result of a check in one line. `said`: what the verdict means."""
     style = STYLE.get(verdict, "red")
     out.print(
-        f"[{style}]{verdict}[/{style}]: {escape(name)} {meaning(verdict)} (stage {stage}: {escape(reason)})",
+        f"[{style}]{verdict}[/{style}]: {escape(name)} {escape(said)} (stage {stage}: {escape(reason)})",
         highlight=False,
         soft_wrap=True,
     )

@@ -18,6 +18,7 @@ from pgo_agent.sandbox.json_codec import JsonObject, Record
 class Verdict(StrEnum):
     ACCEPTED = "accepted"  # correct, and faster than the incumbent beyond the noise, twice
     SLOWER = "slower"  # surely not faster than the incumbent beyond the noise
+    NOT_SLOWER = "not_slower"  # correct, and no slower than the incumbent beyond the noise, twice: asked of a revision
     NO_CHANGE = "no_change"  # the same code and plan as one judged before
     UNDECIDED = "undecided"  # a stage could not decide; at `time`: the samples do not decide
     BUILT = "built"  # compiles; nothing could check it here
@@ -34,7 +35,11 @@ class Verdict(StrEnum):
 
 
 # What a verdict becomes if nothing was covered.
-_UNCOVERED = {Verdict.CHECKED: Verdict.BUILT, Verdict.ACCEPTED: Verdict.UNDECIDED}
+_UNCOVERED = {
+    Verdict.CHECKED: Verdict.BUILT,
+    Verdict.ACCEPTED: Verdict.UNDECIDED,
+    Verdict.NOT_SLOWER: Verdict.UNDECIDED,
+}
 
 
 @dataclass(frozen=True)

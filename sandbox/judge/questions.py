@@ -42,6 +42,7 @@ class Against(Record):
     public: tuple[str, ...]  # cases
     held_out: tuple[str, ...]
     weights: dict[str, float] | None  # of public cases
+    no_slower: bool = field(default=False, kw_only=True, metadata=OPTIONAL)  # asked: is it slower? else: is it faster?
 
 
 @dataclass(frozen=True)

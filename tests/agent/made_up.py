@@ -26,6 +26,7 @@ from pgo_agent.sandbox.judge.interface import Ended
 from pgo_agent.sandbox.judge.machine import Environment
 from pgo_agent.sandbox.judge.spool.folder import Folder
 from pgo_agent.sandbox.judge.spool.server import Worker
+from pgo_agent.sandbox.judge.timing import regression
 
 COVERED = {"coverage": coverage.of(cases=1).as_json()}
 
@@ -88,20 +89,26 @@ class MadeUp:
         where = given["candidate"]["bundle"]
         plans = json.loads(Path(where["manifest"]).read_bytes())["plans"]
         choices = {case: next(iter(plans[case])) for case in given["public"]}
-        return self._timed(given["public"], choices, "time")
+        return self._timed(given, choices, "time")
 
     def _look(self, given: dict[str, Any]) -> dict[str, Any]:
         evidence = {"speedup": [self.faster] * 3}
         return {"verdict": "checked", "stage": "quick", "reason": "it may be faster", "evidence": evidence, **COVERED}
 
     def _confirm(self, given: dict[str, Any]) -> dict[str, Any]:
-        return self._timed(given["public"], {c: p["choice"] for c, p in given["candidate"].items()}, "confirm")
+        return self._timed(given, {c: p["choice"] for c, p in given["candidate"].items()}, "confirm")
 
-    def _timed(self, cases: list[str], choices: dict[str, str], stage: str) -> dict[str, Any]:
+    def _timed(self, given: dict[str, Any], choices: dict[str, str], stage: str) -> dict[str, Any]:
+        cases = given["public"]
         times = {c: {"incumbent": [2.0] * ROUNDS, "candidate": [2.0 / self.faster] * ROUNDS} for c in cases}
         reason = f"{self.faster:.3f}x by a judge of made-up times"
         said = {"stage": stage, "verdict": "passed", "reason": reason, "seconds": 1.0, "found": {}}
         evidence = {"choices": choices, "speedup": [self.faster] * 3, "time": times, "stages": [said]}
+        if given.get("no_slower"):
+            sides = {c: {**s, "A/A": s["incumbent"]} for c, s in times.items()}
+            decided, why, figures = regression.on_time(sides, dict.fromkeys(cases, 0.0), "incumbent", None)
+            told = {"verdict": str(decided), "reason": str(why), "why": why.as_json()}
+            return {"stage": stage, "evidence": evidence | figures, **told, **COVERED}
         verdict = "accepted" if self.faster > 1 else "slower"
         return {"verdict": verdict, "stage": stage, "reason": reason, "evidence": evidence, **COVERED}
 
@@ -146,12 +153,12 @@ def main() -> None:
 
 
 @contextmanager
-def answering(folder: Path, *targets: str, how: Sequence[str] = ()) -> Iterator[None]:
+def answering(folder: Path, *targets: str, how: Sequence[str] = (), faster: float = 1.2) -> Iterator[None]:
     """While somebody answers what is asked in `folder`/box of these targets, or of add.py."""
     from tests.agent.command_line import begin  # pytest: a third of the import of each made-up GPU's process
 
     subjects = os.pathsep.join(str(folder / t) for t in targets or ("add.py",))
-    worker = begin(folder / "box", subjects, "1.2", *how, cwd=folder, program=__name__)
+    worker = begin(folder / "box", subjects, str(faster), *how, cwd=folder, program=__name__)
     try:
         yield
     finally:

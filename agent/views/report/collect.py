@@ -153,8 +153,9 @@ def _outcome(run: Run, session: Session | None, chosen: Candidate | None) -> str
 
 def _title(run: Run, outcome: str, gains: tuple[Ratio, ...], lost: str, tried: tuple[Tried, ...]) -> str:
     if run.facts.given and tried:
-        judged = tried[0].verdict != lineage.NOT_JUDGED
-        return f"{reproduce.given(run)} {display.meaning(tried[0].verdict) if judged else 'was not judged'}"
+        judged, against = tried[0].verdict != lineage.NOT_JUDGED, run.facts.against
+        said = display.meaning(tried[0].verdict, against=against) if judged else "was not judged"
+        return f"{reproduce.given(run)} {said}"
     baselines = [g for g in gains if g.of in timings.BASELINES]
     if lost:
         return "nothing was gained against what triton.autotune picks today"

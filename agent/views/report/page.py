@@ -102,7 +102,14 @@ def _tried(report: Report) -> list[Values]:
 
 def _look(t: Tried) -> str:
     """Return the colour class of a candidate's verdict."""
-    fine = {"accepted": "good", "checked": "fine", "built": "fine", "slower": "slow", "undecided": "slow"}
+    fine = {
+        "accepted": "good",
+        "not_slower": "good",
+        "checked": "fine",
+        "built": "fine",
+        "slower": "slow",
+        "undecided": "slow",
+    }
     return fine.get(t.verdict, "none" if t.verdict in ("no_change", NOT_JUDGED) else "bad")
 
 

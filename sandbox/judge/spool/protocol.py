@@ -186,6 +186,7 @@ _AGAINST: dict[str, Form] = {
     "public": _CASES,
     "held_out": _CASES,
     "weights": optional(map_of(number)),
+    "no_slower": optional(flag),
 }
 FIELDS: dict[str, Mapping[str, Form]] = {
     HELLO: {},
@@ -212,13 +213,14 @@ FIELDS: dict[str, Mapping[str, Form]] = {
 # answers --------------------------------------------------------------------------------------------------------------
 
 _TIMES = map_of(map_of(list_of(duration)))  # case -> side -> ms
-_JUDGED_BY_TIME = {Verdict.ACCEPTED, Verdict.SLOWER, Verdict.UNDECIDED}
+_JUDGED_BY_TIME = {Verdict.ACCEPTED, Verdict.NOT_SLOWER, Verdict.SLOWER, Verdict.UNDECIDED}
+_PASSED = {Verdict.ACCEPTED, Verdict.NOT_SLOWER}
 
 
 def _answer(x: Any, do: str) -> None:
     if do not in ANSWERS:
         _verdict(x)
-        need(do in ("judge", "confirm") or x["verdict"] != Verdict.ACCEPTED, f"{do} accepts nothing")
+        need(do in ("judge", "confirm") or x["verdict"] not in _PASSED, f"{do} accepts nothing")
         return
     check_fields(x, ANSWERS[do], "answer")
     whole = set(ANSWERS[do]) - {"problem"}
@@ -253,7 +255,7 @@ def _verdict(x: Any) -> None:
         optional(_TIMES)(evidence.get(stage))
     speedup = optional(list_of(number, 3))
     speedup(evidence.get("speedup"))
-    need(x["verdict"] != Verdict.ACCEPTED or len(evidence.get("speedup") or ()) == 3, "accepted without a speedup")
+    need(x["verdict"] not in _PASSED or len(evidence.get("speedup") or ()) == 3, f"{x['verdict']} without a speedup")
     optional(list_of(_STAGE))(evidence.get("stages"))
 
 

@@ -177,13 +177,13 @@ class Worker(CheckCommands):
         looked = coverage.of(cases=(len(smoke), len(cases)), configurations=_tried(smoke, candidate, cases))
         text = "every configuration on its least case against the reference, all memory filled in three ways"
         clock.passed("smoke", plain(text), looked)
-        pick |= self._choose(bench, candidate, asked.public)
+        pick |= self._choose(bench, candidate, asked)
         sides: dict[str, Pick] = {"incumbent": self._pick(asked.incumbent), "candidate": pick}
         quick = {c: timer.rounded(time_sides(bench, sides, c, stages.QUICK_ROUNDS, "quick")) for c in asked.public}
         gain = bootstrap.geomean({c: (s["incumbent"], s["candidate"]) for c, s in quick.items()}, asked.weights)
         why = plain(f"{gain.mid:.3f}x of the incumbent")
         evidence = {"choices": _choices(pick), "quick": quick, "speedup": gain.as_json()}
-        if gain.high < 1 + timing_verdict.NOISE_FLOOR:
+        if gain.high < 1 + timing_verdict.NOISE_FLOOR and not asked.no_slower:
             return pick, clock.ends(Judgement(Verdict.SLOWER, "quick", why, evidence))
         clock.passed("quick", why, coverage.of(cases=len(quick)))
         return pick, Judgement(Verdict.CHECKED, "quick", why, evidence, looked)
@@ -224,15 +224,16 @@ class Worker(CheckCommands):
                 checks.append(comparison)
         return None, checks
 
-    def _choose(self, bench: TargetSession, bundle: Bundle, cases: Sequence[str]) -> dict[str, tuple[Bundle, str]]:
-        """Return the candidate's fastest configuration of each case, by a short timing."""
+    def _choose(self, bench: TargetSession, bundle: Bundle, asked: Against) -> dict[str, tuple[Bundle, str]]:
+        """Return the candidate's fastest configuration of each case, by a short timing; see TIED."""
         chosen = {}
-        for case in cases:
+        for case in asked.public:
             labels = list(bundle.plans[case])
             if len(labels) > 1:
                 sides: dict[str, Pick] = {c: {case: (bundle, c)} for c in labels}
                 timed = time_sides(bench, sides, case, stages.QUICK_ROUNDS, "choose", control=False)
-                labels.sort(key=lambda c: statistics.median(timed[c].samples))
+                own, kept = asked.incumbent[case].choice, 1 - timing_verdict.TIED if asked.no_slower else 1.0
+                labels.sort(key=lambda c: statistics.median(timed[c].samples) * (kept if c == own else 1))
             chosen[case] = (bundle, labels[0])
         return chosen
 
@@ -240,7 +241,7 @@ class Worker(CheckCommands):
         """Return the verdict on the time of a right candidate; `right` holds evidence and coverage of its results."""
         sides: dict[str, Pick] = {"incumbent": base, "shipped": self._pick(asked.shipped)}
         sides |= {"tuned": self._pick(asked.tuned)} if asked.tuned else {}
-        return sequential.run(bench, sides | {"candidate": pick}, asked.public, asked.weights, right)
+        return sequential.run(bench, sides | {"candidate": pick}, asked.public, asked.weights, right, asked.no_slower)
 
     def confirm(self, asked: questions.Confirm) -> Judgement:
         """Check and time a winner again, in this new process with new seeds."""

@@ -11,13 +11,14 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import TypedDict
 
-from pgo_agent.sandbox.gate.reason import Reason, of_case, plain, withheld
+from pgo_agent.sandbox.gate.reason import NONE, Reason, of_case, plain, withheld
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.json_codec import JsonObject
 from pgo_agent.sandbox.judge.timing import bootstrap
 
 REGRESSION = 0.98  # no case may be surely slower than this
 NOISE_FLOOR = 0.003  # least gain that counts: A/A runs differ by as much
+TIED = 0.01  # where it is asked whether it is slower, another configuration than the incumbent's must win by so much
 DRIFT = 0.1  # limit of the incumbent's drift within a lot: an H200's clock moved by 6 % as a session began
 APART = 0.05  # limit of the difference between its two sides
 
@@ -29,6 +30,8 @@ class Figures(TypedDict, total=False):
     noise: list[float]
     threshold: float
     cases: dict[str, list[float]]
+    thresholds: dict[str, float]  # of `regression.py`: of each case, by its own noise
+    slower: list[str]  # of `regression.py`: the cases that became slower, or ALL of them together
 
 
 Samples = Mapping[str, Mapping[str, Sequence[float]]]  # case -> side -> ms of each round
@@ -45,16 +48,13 @@ def on_time(
 
     `floors`: least time in ms of each case; a floor that the incumbent itself beats is ignored.
     """
+    if too_fast := faster_than_hardware(times, floors, base):
+        return Verdict.CHEATING, too_fast, {}
     level = 1 - (1 - bootstrap.LEVEL) / looks
-    for case, sides in times.items():
-        best = statistics.median(sides["candidate"])
-        if best < floors[case] <= statistics.median(sides[base]):
-            words = f": {best:.4f} ms is below the physical floor of {floors[case]:.4f} ms"
-            return Verdict.CHEATING, of_case(case, text=case) + plain(words), {}
     gain = bootstrap.geomean({c: (s[base], s["candidate"]) for c, s in times.items()}, weights, level)
     noise = bootstrap.geomean({c: (s[base], s["A/A"]) for c, s in times.items()}, weights)
     cases = {c: bootstrap.ratio(s[base], s["candidate"], level) for c, s in times.items()}
-    threshold = 1 + max(NOISE_FLOOR, abs(math.log(noise.mid)), math.log(noise.high) - math.log(noise.mid))
+    threshold = least_gain(noise)
     figures: Figures = {
         "speedup": gain.as_json(),
         "noise": noise.as_json(),
@@ -62,6 +62,21 @@ def on_time(
         "cases": {c: i.as_json() for c, i in cases.items()},
     }
     return *_verdict(gain, cases, threshold), figures
+
+
+def faster_than_hardware(times: Samples, floors: Mapping[str, float], base: str) -> Reason:
+    """Return in which case a candidate is below the physical floor, while the incumbent is not; false: in none."""
+    for case, sides in times.items():
+        best = statistics.median(sides["candidate"])
+        if best < floors[case] <= statistics.median(sides[base]):
+            words = f": {best:.4f} ms is below the physical floor of {floors[case]:.4f} ms"
+            return of_case(case, text=case) + plain(words)
+    return NONE
+
+
+def least_gain(noise: bootstrap.Interval) -> float:
+    """Return the least ratio that counts, by the apparent gain of the incumbent over itself in the same session."""
+    return 1 + max(NOISE_FLOOR, abs(math.log(noise.mid)), math.log(noise.high) - math.log(noise.mid))
 
 
 def _verdict(
@@ -93,19 +108,22 @@ def disturbed(lot: Samples, base: str) -> str:
 
 
 def alone(
-    bursts: Samples, base: str, gain: float, weights: Mapping[str, float] | None, looks: int = 1
+    bursts: Samples,
+    base: str,
+    gain: float,
+    weights: Mapping[str, float] | None,
+    looks: int = 1,
+    least: float | None = None,
 ) -> tuple[str, bool, JsonObject]:
-    """Check that at least half of a gain remains when each side runs alone.
+    """Check that at least half of a gain remains when each side runs alone. `least`: or that ratio.
 
     Returns the problem (empty: none), whether that is sure at one of `looks` looks, and the figures. `bursts`: case ->
     side -> ms of each burst of launches of one side. A kernel that draws more power lowers the clock for what runs
     beside it. Single bursts differ by more than a small gain.
     """
     level = 1 - (1 - bootstrap.LEVEL) / looks
-    ratio_alone, half = (
-        bootstrap.geomean({c: (s[base], s["candidate"]) for c, s in bursts.items()}, weights, level),
-        gain**0.5,
-    )
+    ratio_alone = bootstrap.geomean({c: (s[base], s["candidate"]) for c, s in bursts.items()}, weights, level)
+    half = gain**0.5 if least is None else least
     shows, sure = ratio_alone.mid >= half, not ratio_alone.low < half <= ratio_alone.high
     problem = "" if shows else f"{gain:.3f}x side by side, and {ratio_alone.mid:.3f}x when each runs alone"
     return problem, sure, {"alone": ratio_alone.as_json()}

@@ -16,7 +16,7 @@ from pgo_agent.sandbox.gate.reason import NONE, Reason, plain
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.json_codec import JsonObject
 from pgo_agent.sandbox.judge.results.checks import Pick, TargetSession
-from pgo_agent.sandbox.judge.timing import bootstrap, measured_peaks, session, timer
+from pgo_agent.sandbox.judge.timing import bootstrap, measured_peaks, regression, session, timer
 from pgo_agent.sandbox.judge.timing import decision as timing_verdict
 
 LOTS = (12, 12, 24, 36)  # rounds of each lot; then the samples are evaluated
@@ -35,15 +35,17 @@ def run(
     cases: Sequence[str],
     weights: Mapping[str, float] | None,
     right: Judgement,
+    no_slower: bool = False,
 ) -> Judgement:
     """Time the side `candidate` against `incumbent`, and the other sides beside them. Raises `session.Inconsistent`.
 
-    `right`: the verdict that the results are right; its evidence and coverage go into the new verdict.
+    `right`: the verdict that the results are right; its evidence and coverage go into the new verdict. `no_slower`:
+    ask whether it is slower, and not whether it is faster.
     """
     times: Times = {c: {} for c in cases}
     thrown: list[str] = []
     verdict, why, gain = Verdict.UNDECIDED, NONE, timing_verdict.Figures()
-    for rounds in LOTS:
+    for n, rounds in enumerate(LOTS, 1):
         lot = _lot(bench, sides, cases, rounds, thrown)
         if lot is None:
             verdict, why = Verdict.UNDECIDED, plain(f"the GPU is disturbed: {thrown[-1]}")
@@ -51,12 +53,13 @@ def run(
         for case, timed in lot.items():
             for name, ms in timed.items():
                 times[case].setdefault(name, []).extend(ms)
-        verdict, why, gain = _look(bench, times, weights)
+        verdict, why, gain = _look(bench, times, weights, no_slower, n == len(LOTS))
         if verdict != Verdict.UNDECIDED:
             break
     alone: JsonObject = {}
-    if verdict == Verdict.ACCEPTED:
-        problem, alone = _alone(bench, sides, cases, gain["speedup"][1], weights)
+    if verdict in (Verdict.ACCEPTED, Verdict.NOT_SLOWER):
+        least = timing_verdict.REGRESSION if no_slower else None
+        problem, alone = _alone(bench, sides, cases, gain["speedup"][1], weights, least)
         if problem:
             verdict, why = Verdict.UNDECIDED, plain(problem)
     measured = {"against": _against(times, sides, weights), "time": times, "disturbed": thrown}
@@ -69,8 +72,10 @@ def _alone(
     cases: Sequence[str],
     gain: float,
     weights: Mapping[str, float] | None,
+    least: float | None,
 ) -> tuple[str, JsonObject]:
-    """Time bursts of each side alone, in turns. Return what contradicts the gain (or nothing), and the figures."""
+    """Time bursts of each side alone, in turns. Return what contradicts the gain (or nothing), and the figures.
+    `least`: what the ratio must be; None: at least half of the gain."""
     bursts: Times = {c: {"incumbent": [], "candidate": []} for c in cases}
     problem, figures = "", JsonObject()
     for _ in range(ALONE):
@@ -79,17 +84,20 @@ def _alone(
                 for name, ms in samples.items():
                     side = {name: sides[name]}
                     ms.append(statistics.median(_samples(bench, side, case, BURST, control=False)[name]))
-        problem, sure, figures = timing_verdict.alone(bursts, "incumbent", gain, weights, ALONE)
+        problem, sure, figures = timing_verdict.alone(bursts, "incumbent", gain, weights, ALONE, least)
         if sure:
             break
     return problem, figures
 
 
 def _look(
-    bench: TargetSession, times: Times, weights: Mapping[str, float] | None
+    bench: TargetSession, times: Times, weights: Mapping[str, float] | None, no_slower: bool, last: bool
 ) -> tuple[Verdict, Reason, timing_verdict.Figures]:
     def judge() -> tuple[Verdict, Reason, timing_verdict.Figures]:
-        return timing_verdict.on_time(times, {c: bench.floor_ms(c) for c in times}, "incumbent", weights, len(LOTS))
+        floors = {c: bench.floor_ms(c) for c in times}
+        if no_slower:
+            return regression.on_time(times, floors, "incumbent", weights, len(LOTS), last)
+        return timing_verdict.on_time(times, floors, "incumbent", weights, len(LOTS))
 
     result = judge()
     if result[0] == Verdict.CHEATING:  # the peaks may come from a busy GPU

@@ -47,6 +47,7 @@ RECORD = {  # as runs were recorded when settings were no class yet
 }  # fmt: skip
 LATER = {
     "compile_reference": False,
+    "against": "",
     "compiler": True,
     "open_to": "",
     "idle": 0.0,
