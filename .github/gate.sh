@@ -1,0 +1,54 @@
+#!/bin/sh
+# The gate of a pull request on several kernels: `pgo-agent check FILE --against BASE` for each. action.yml runs it.
+#
+# By variables: FILES, patterns of paths, one a line. AGAINST, as the command takes it: git:REV, or a file. PGO_AGENT,
+# the command. MARKDOWN, the file that gets all comments. OPTIONS, one a line, for every check. A file that the base does
+# not have is new, and is judged alone. All files are looked at; the exit code is 1 if any of them fails with 1, else the
+# highest of theirs.
+set -u
+: "${FILES:?names no file}" "${AGAINST:?names no base}" "${PGO_AGENT:=pgo-agent}" "${MARKDOWN:=kernels.md}"
+work=$(mktemp -d) && : >"$MARKDOWN" || exit 3
+trap 'rm -rf "$work"' EXIT
+worst=0 found=0
+
+is_new() { # whether the base is a revision that is there, and has no such file
+    revision=${AGAINST#git:}
+    [ "$revision" != "$AGAINST" ] || return 1
+    top=$(git -C "$(dirname -- "$1")" rev-parse --show-prefix) || return 1
+    git -C "$(dirname -- "$1")" rev-parse --verify --quiet --end-of-options "$revision^{commit}" >"$work/commit" || return 1
+    ! git -C "$(dirname -- "$1")" cat-file -e "$(cat "$work/commit"):$top$(basename -- "$1")" 2>/dev/null
+}
+
+judge() { # one file; its comment becomes $work/comment
+    rm -f "$work/comment"
+    set -- "$1" $OPTIONS
+    file=$1
+    shift
+    if is_new "$file"; then
+        "$PGO_AGENT" check --target "$file" "$@" -- "$file" >"$work/said" 2>&1
+        code=$?
+        cat "$work/said"
+        printf '### `%s`: new, judged alone\n\n```\n%s\n```\n' "$file" "$(grep -E -A 8 '^[a-z_]+: ' "$work/said" | head -n 12)" \
+            >"$work/comment"
+    else
+        "$PGO_AGENT" check --against "$AGAINST" --markdown "$work/comment" "$@" -- "$file"
+        code=$?
+    fi
+}
+
+IFS='
+'
+OPTIONS=${OPTIONS:-}
+for file in $FILES; do
+    [ -f "$file" ] || continue # a pattern that fits nothing
+    found=1
+    echo "== $file"
+    judge "$file"
+    [ ! -f "$work/comment" ] || { cat "$work/comment" && echo; } >>"$MARKDOWN"
+    if [ "$code" -eq 1 ] || { [ "$worst" -ne 1 ] && [ "$code" -gt "$worst" ]; }; then worst=$code; fi
+done
+if [ "$found" -eq 0 ]; then
+    echo "error: no file is called as one of: $FILES" >&2
+    exit 2
+fi
+exit "$worst"
