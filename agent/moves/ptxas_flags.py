@@ -7,10 +7,9 @@ give.
 """
 
 import libcst as cst
-import libcst.matchers as m
 from pgo_agent.agent.moves.analysis import DoesNotApply
 from pgo_agent.agent.moves.analysis.cst_util import code, functions, keywords, module_of, nodes, parameters, visited
-from pgo_agent.agent.moves.analysis.launcher_edit import launches, with_keywords
+from pgo_agent.agent.moves.analysis.launcher_edit import is_launch, launches, with_keywords
 from pgo_agent.agent.moves.move import RewriteInput, SourceMove
 from pgo_agent.agent.profile.findings import Defect
 
@@ -48,10 +47,10 @@ class _Launches(cst.CSTTransformer):
     """Gives every launch of a kernel one more argument."""
 
     def __init__(self, kernel: str) -> None:
-        self.form = m.Call(func=m.Subscript(value=m.Name(kernel)))
+        self.kernel = kernel
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:
-        launch = m.matches(original_node, self.form)
+        launch = is_launch(original_node, self.kernel)
         return with_keywords(updated_node, {OPTION: f'"{FLAG}"'}) if launch else updated_node
 
 

@@ -9,13 +9,11 @@ from functools import cache, lru_cache
 from typing import Any, TypeVar
 
 import libcst as cst
-import libcst.matchers as m
 from pgo_agent.agent.moves.analysis import DoesNotApply
 
 Statement = cst.BaseStatement
 Node = TypeVar("Node", bound=cst.CSTNode)
 _EMPTY = cst.Module([])
-_DOCSTRING = m.SimpleStatementLine(body=[m.Expr(value=m.SimpleString())])
 _LAYOUT = {"lpar", "rpar", "comma", "semicolon", "leading_lines", "lines_after_decorators", "header", "footer"}
 _ARITHMETIC = {
     "cdiv", "minimum", "maximum", "min", "max", "abs", "int", "len", "program_id", "num_programs", "to", "cast",
@@ -203,7 +201,10 @@ def decorated(function: cst.FunctionDef) -> list[str]:
 
 def docstring(body: Sequence[cst.BaseStatement]) -> Sequence[cst.BaseStatement]:
     """Return the first statement of a body, if it is a docstring."""
-    return body[:1] if body and m.matches(body[0], _DOCSTRING) else []
+    match body:
+        case [cst.SimpleStatementLine(body=[cst.Expr(value=cst.SimpleString())]), *_]:
+            return body[:1]
+    return []
 
 
 def reachable(module: cst.Module, kernel: str) -> list[str]:
@@ -244,8 +245,10 @@ def strings(node: cst.CSTNode) -> set[str]:
 
 def repeatable(e: cst.BaseExpression) -> bool:
     """Tell whether an expression can be evaluated twice in a row and give the same: arithmetic that reads no memory."""
-    calls = (called(cst.ensure_type(c, cst.Call)) for c in m.findall(e, m.Call()))
-    return all(c in _ARITHMETIC for c in calls) and not m.findall(e, m.NamedExpr() | m.Yield() | m.Await())
+    inner = list(nodes(e))
+    if any(isinstance(n, cst.NamedExpr | cst.Yield | cst.Await) for n in inner):
+        return False
+    return all(called(c) in _ARITHMETIC for c in inner if isinstance(c, cst.Call))
 
 
 def contains(node: cst.CSTNode, call: str) -> bool:

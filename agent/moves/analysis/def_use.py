@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 
 import libcst as cst
-import libcst.matchers as m
-from pgo_agent.agent.moves.analysis.cst_util import called, code, names, nodes, parameters, parents, variables, writes
+from pgo_agent.agent.moves.analysis.cst_util import called, names, nodes, parameters, parents, variables, writes
 
 _HINTS = {"max_contiguous", "multiple_of"}
 _ASSIGNMENTS = cst.Assign | cst.AugAssign | cst.AnnAssign
@@ -95,5 +94,7 @@ def plain(value: cst.BaseExpression) -> cst.BaseExpression:
 
 def target(x: cst.CSTNode) -> str | None:
     """Return the one name that a statement assigns."""
-    form = m.Assign(targets=[m.AssignTarget(target=m.Name())])
-    return code(x.targets[0].target) if isinstance(x, cst.Assign) and m.matches(x, form) else None
+    match x:
+        case cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=name))]):
+            return str(name)
+    return None

@@ -9,7 +9,6 @@ running kernel: other types would meet in arithmetic. Relies on libcst. Helpers 
 from collections.abc import Iterable
 
 import libcst as cst
-import libcst.matchers as m
 from pgo_agent.agent.moves.analysis.constant_fold import folded
 from pgo_agent.agent.moves.analysis.constexpr import constant, is_literal, runs
 from pgo_agent.agent.moves.analysis.cst_util import (
@@ -207,9 +206,10 @@ def _statements(helper: cst.FunctionDef) -> tuple[list[Statement], cst.BaseExpre
         return None
     if not returns:
         return body, None
-    if len(returns) > 1 or not body or not m.matches(body[-1], m.SimpleStatementLine(body=[m.Return()])):
-        return None
-    return body[:-1], returns[0].value
+    match body:
+        case [*before, cst.SimpleStatementLine(body=[cst.Return()])] if len(returns) == 1:
+            return before, returns[0].value
+    return None
 
 
 def _pairs(

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import libcst as cst
-import libcst.matchers as m
 from pgo_agent.agent.moves.analysis import DoesNotApply
 from pgo_agent.agent.moves.analysis.cst_util import (
     called,
@@ -28,13 +27,11 @@ from pgo_agent.agent.moves.analysis.launcher_edit import launches
 
 _UNKNOWN = "the launch passes arguments that are not followed"
 _LIKE = {"empty_like", "zeros_like"}  # give something new
-_RAISES = m.IndentedBlock(body=[m.SimpleStatementLine(body=[m.Raise()])])
 _NEW = {"torch.empty", "torch.zeros", "torch.ones", "torch.full", "torch.empty_like", "torch.zeros_like"}
 _NEW_LIKE = {"new_empty", "new_zeros", "new_ones", "new_full"}  # methods of a tensor
 _OF_SHAPE = {"shape", "size", "dtype", "device", "dim", "ndim", "numel", "element_size", "is_cuda", *_NEW_LIKE}
 _NUMBERS = {"cdiv", "next_power_of_2", "min", "max", "len", "int", "float", "bool", "sqrt"}
 _NUMBERS |= {"stride", "size", "element_size", "numel", "dim"}
-_STRIDES = m.Call(func=m.Attribute(value=m.Name(), attr=m.Name("stride")), args=[])
 _HOLDERS = (cst.If, cst.Else, cst.With, cst.Try, cst.IndentedBlock)  # that run a statement once, if at all
 
 
@@ -76,8 +73,11 @@ def _passed(kernel: cst.FunctionDef, call: cst.Call) -> dict[str, str]:
 
 
 def _texts(a: cst.Arg) -> list[str]:
-    if a.star == "*" and m.matches(a.value, _STRIDES):
-        return [f"{code(a.value).removesuffix('()')}({n})" for n in (0, 1)]
+    match a:
+        case cst.Arg(
+            star="*", value=cst.Call(func=cst.Attribute(value=cst.Name(), attr=cst.Name(value="stride")) as s, args=[])
+        ):
+            return [f"{code(s)}({n})" for n in (0, 1)]
     if a.star:
         raise DoesNotApply(_UNKNOWN)
     return [code(a.value)]
@@ -172,7 +172,7 @@ def _harmless(node: cst.CSTNode, name: str) -> Iterator[cst.CSTNode]:
     match node:
         case cst.Assert():
             yield from nodes(node)
-        case cst.If(orelse=None) if m.matches(node.body, _RAISES):
+        case cst.If(orelse=None, body=cst.IndentedBlock(body=[cst.SimpleStatementLine(body=[cst.Raise()])])):
             yield from nodes(node)
         case cst.Attribute(value=cst.Name(value=mentioned) as mention, attr=cst.Name(value=of)) if mentioned == name:
             yield from [mention] if of in _OF_SHAPE else []

@@ -9,9 +9,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import libcst as cst
-import libcst.matchers as m
 from pgo_agent.agent.moves.analysis import DoesNotApply
-from pgo_agent.agent.moves.analysis.cst_util import code, expression, functions, keywords, names, parameters, visited
+from pgo_agent.agent.moves.analysis.cst_util import (
+    code,
+    expression,
+    functions,
+    keywords,
+    names,
+    nodes,
+    parameters,
+    visited,
+)
+from pgo_agent.agent.moves.analysis.def_use import target
 from pgo_agent.agent.moves.analysis.launcher_edit import launches
 
 _OPERATORS = cst.Add | cst.Subtract | cst.Multiply | cst.FloorDivide
@@ -43,8 +52,9 @@ def grids(module: cst.Module, kernel: str, given: set[str]) -> list[Grid]:
 
 def given_elsewhere(function: cst.FunctionDef, configured: set[str]) -> set[str]:
     """Return parameters that no launch passes: those of heuristics, and of the configurations."""
-    dicts = [d for x in function.decorators for d in m.findall(x, m.Dict()) if "heuristics" in code(x.decorator)[:24]]
-    keys = {code(e.key) for d in dicts for e in cst.ensure_type(d, cst.Dict).elements if isinstance(e, cst.DictElement)}
+    heuristics = [x for x in function.decorators if "heuristics" in code(x.decorator)[:24]]
+    dicts = [n for x in heuristics for n in nodes(x) if isinstance(n, cst.Dict)]
+    keys = {code(e.key) for d in dicts for e in d.elements if isinstance(e, cst.DictElement)}
     return configured | {k.strip("\"'") for k in keys}
 
 
@@ -65,11 +75,9 @@ def _dimensions(launch: cst.Subscript, function: cst.FunctionDef) -> tuple[str, 
 
 def _assigned(name: str, function: cst.FunctionDef) -> cst.BaseExpression:
     """What a local name stands for: its only assignment, or the function of that name as a lambda."""
-    target = m.AssignTarget(target=m.Name(name))
-    values = [cst.ensure_type(a, cst.Assign).value for a in m.findall(function, m.Assign(targets=[target]))]
-    for inner in m.findall(function.body, m.FunctionDef(name=m.Name(name))):
-        definition = cst.ensure_type(inner, cst.FunctionDef)
-        returned = [cst.ensure_type(r, cst.Return).value for r in m.findall(definition, m.Return())]
+    values = [n.value for n in nodes(function) if isinstance(n, cst.Assign) and target(n) == name]
+    for definition in (n for n in nodes(function.body) if isinstance(n, cst.FunctionDef) and n.name.value == name):
+        returned = [n.value for n in nodes(definition) if isinstance(n, cst.Return)]
         if len(returned) == 1 and returned[0] is not None and len(definition.body.body) == 1:
             values.append(cst.Lambda(definition.params, returned[0]))
     if len(values) != 1:

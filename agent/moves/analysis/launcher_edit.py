@@ -7,7 +7,6 @@ any other way raises DoesNotApply, because nobody can tell how it is launched th
 from collections.abc import Iterator, Mapping, Sequence
 
 import libcst as cst
-import libcst.matchers as m
 from pgo_agent.agent.moves.analysis import DoesNotApply
 from pgo_agent.agent.moves.analysis.cst_util import (
     change,
@@ -128,8 +127,13 @@ def before_launch(module: cst.Module, kernel: str, text: str) -> cst.Module:
 
 def launches(node: cst.CSTNode, kernel: str) -> list[cst.Call]:
     """Return the calls `kernel[grid](...)` in a node."""
-    form = m.Call(func=m.Subscript(value=m.Name(kernel)))
-    return [n for n in nodes(node) if isinstance(n, cst.Call) and m.matches(n, form)]
+    return [n for n in nodes(node) if isinstance(n, cst.Call) and is_launch(n, kernel)]
+
+
+def is_launch(call: cst.Call, kernel: str) -> bool:
+    """Tell whether a call is `kernel[grid](...)`."""
+    of = call.func.value if isinstance(call.func, cst.Subscript) else None
+    return isinstance(of, cst.Name) and of.value == kernel
 
 
 def with_keywords(call: cst.Call, added: Mapping[str, str]) -> cst.Call:

@@ -10,7 +10,6 @@ Relies on libcst and `def_use.py`; helpers must have been inlined before.
 from collections.abc import Iterator
 
 import libcst as cst
-import libcst.matchers as m
 from pgo_agent.agent.moves.analysis.cst_util import code, expression, keywords, nodes, visited
 from pgo_agent.agent.moves.analysis.def_use import DefUse, target
 from pgo_agent.agent.moves.analysis.modulo_indices import Wrapped, wrapped_indices
@@ -189,7 +188,8 @@ class _Unwrap(DefUse):
     @staticmethod
     def _cast(x: cst.CSTNode) -> bool:
         """Part of `value.to(type)`."""
-        return m.matches(x, m.Attribute(attr=m.Name("to")) | m.Call(func=m.Attribute(attr=m.Name("to"))))
+        method = x.func if isinstance(x, cst.Call) else x
+        return isinstance(method, cst.Attribute) and method.attr.value == "to"
 
     # masks ------------------------------------------------------------------------------------------------------------
 
@@ -209,13 +209,13 @@ class _Unwrap(DefUse):
         """Whether it is `index[place] < size`, or `(index < size)[place]`."""
         inner = self._at_place(condition)
         compared = inner if inner is not None else condition
-        if not m.matches(
-            compared, m.Comparison(comparisons=[m.ComparisonTarget(m.LessThan(), m.Name(self.wrapped.size))])
-        ):
-            return False
-        left = cst.ensure_type(compared, cst.Comparison).left
-        index = left if inner is not None else self._at_place(left)
-        return index is not None and _text(self.value(index)) == _text(self.wrapped.index)
+        match compared:
+            case cst.Comparison(
+                left=left, comparisons=[cst.ComparisonTarget(operator=cst.LessThan(), comparator=cst.Name(value=size))]
+            ) if size == self.wrapped.size:
+                index = left if inner is not None else self._at_place(left)
+                return index is not None and _text(self.value(index)) == _text(self.wrapped.index)
+        return False
 
     def _at_place(self, x: cst.BaseExpression) -> cst.BaseExpression | None:
         """What stands before `[:, None]`, or whichever place the index has."""

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import libcst as cst
-import libcst.matchers as m
 from pgo_agent.agent.moves.analysis import DoesNotApply
 from pgo_agent.agent.moves.analysis.cst_format import operand
 from pgo_agent.agent.moves.analysis.cst_util import (
@@ -26,6 +25,7 @@ from pgo_agent.agent.moves.analysis.cst_util import (
     lines,
     module_of,
     names,
+    nodes,
     parameters,
     reachable,
     spread,
@@ -79,14 +79,14 @@ def _check(module: cst.Module, kernel: str) -> None:
     by_name = functions(module)
     helpers = reachable(module, kernel)
     for name in helpers:
-        calls = {called(cst.ensure_type(c, cst.Call)) for c in m.findall(by_name[name], m.Call())}
+        calls = {called(n) for n in nodes(by_name[name]) if isinstance(n, cst.Call)}
         if "num_programs" in calls:
             raise DoesNotApply("it counts its programs already: its grid may be persistent")
         if name != kernel and "program_id" in calls:
             raise DoesNotApply(f"its helper {name} asks for the program's place itself")
         if calls & _WAITING:
             raise DoesNotApply(f"its programs may wait for one another ({', '.join(sorted(calls & _WAITING))})")
-    if m.findall(by_name[kernel], m.Return()):
+    if any(isinstance(n, cst.Return) for n in nodes(by_name[kernel])):
         raise DoesNotApply("a program of it may return early")
     check_names(module, kernel)
 
@@ -148,10 +148,16 @@ def _place(tile: str, sizes: Sequence[str], i: int) -> str:
 
 def _methods(function: cst.FunctionDef) -> bool:
     """Whether a method of the program's place is called, as in `tl.program_id(0).to(tl.int64)`."""
-    place = m.Call(func=m.Attribute(attr=m.Name("program_id")))
-    held = {n for a in m.findall(function, m.Assign(value=place)) for n in writes(a)}
-    owners = [cst.ensure_type(x, cst.Attribute).value for x in m.findall(function, m.Attribute())]
-    return any(m.matches(o, place) or (isinstance(o, cst.Name) and o.value in held) for o in owners)
+    below = list(nodes(function))
+    held = {n for a in below if isinstance(a, cst.Assign) and _is_place(a.value) for n in writes(a)}
+    owners = [x.value for x in below if isinstance(x, cst.Attribute)]
+    return any(_is_place(o) or (isinstance(o, cst.Name) and o.value in held) for o in owners)
+
+
+def _is_place(x: cst.CSTNode) -> bool:
+    """Tell whether it is `tl.program_id(...)`."""
+    method = x.func if isinstance(x, cst.Call) else None
+    return isinstance(method, cst.Attribute) and method.attr.value == "program_id"
 
 
 class _Places(cst.CSTTransformer):
@@ -187,7 +193,7 @@ class _Launch(cst.CSTTransformer):
     def leave_SimpleStatementLine(
         self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
     ) -> cst.BaseStatement | cst.FlattenSentinel[cst.BaseStatement]:
-        if self.grid.call not in m.findall(original_node, m.Call()):
+        if not any(n is self.grid.call for n in nodes(original_node)):
             return updated_node
         dimensions = self.grid.dimensions
         total = " * ".join(map(operand, dimensions)) if len(dimensions) > 1 else code(dimensions[0])
