@@ -30,6 +30,7 @@ from pgo_agent.evals.nightly.report import interval
 from pgo_agent.evals.nightly.row import BASES, SHIPPED, TUNED, WINNER, Case, Row
 from pgo_agent.evals.runner.folders import RESULTS
 from pgo_agent.sandbox.judge.machine import Environment
+from pgo_agent.sandbox.target import COMPILED
 
 TRIED = "candidates.md"  # beside the records
 MUTANTS_CPU, MUTANTS_GPU = "mutants-cpu.jsonl", "mutants-h100.jsonl"
@@ -235,10 +236,12 @@ def field() -> str:
 def field_by_model() -> str:
     """Return what a model won on kernels of public packages: a Markdown table, a line for each run."""
     runs = sorted(load.files([FIELD / "h100-model.jsonl"]).rows, key=lambda r: r.kernel)
-    table = ["| kernel | model | over as shipped | over tuned | won by |", "|---|---|---:|---:|---|"]
+    columns = ["kernel", "model", "over as shipped", "over tuned", "over `torch.compile`", "won by"]
+    table = ["| " + " | ".join(columns) + " |", "|---|---|" + "---:|" * (len(columns) - 3) + "---|"]
     outcomes = [outcome.Outcome(r.kernel, None, r) for r in runs]
     for o in outcomes:
         gains = [field_report.number(o.over(side), "1" if o.failed else "") for side in BASES]
+        gains.append(field_report.number(o.over(COMPILED)))
         models = ", ".join(o.row.models) if o.row else ""
         table.append("| " + " | ".join([f"`{o.kernel}`", models, *gains, o.why]) + " |")
     means = ", ".join(f"{outcome.mean(outcomes, b):.3f}x of {b}" for b in BASES)

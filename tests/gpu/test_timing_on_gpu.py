@@ -29,34 +29,20 @@ def test_a_host_that_is_slow_to_launch_does_not_show_in_the_time() -> None:
     assert statistics.median(slow.samples) < 1.1 * statistics.median(prompt.samples)
 
 
-def test_a_library_that_works_on_the_host_between_its_launches_is_timed_by_what_the_gpu_does() -> None:
+@pytest.mark.parametrize(("size", "launches", "pause"), [(1024, 3, 2e-3), (64, 20, 1e-4)], ids=["few", "many"])
+def test_a_host_that_works_between_launches_does_not_show_in_the_time(size: int, launches: int, pause: float) -> None:
     import torch
 
-    a = torch.randn(1024, 1024, device="cuda", dtype=torch.float16)
+    a = torch.randn(size, size, device="cuda", dtype=torch.float16)
 
-    def library(pause: float) -> None:
-        for _ in range(3):
+    def library(seconds: float) -> None:
+        for _ in range(launches):
             torch.mm(a, a)
-            time.sleep(pause)
+            time.sleep(seconds)
 
-    prompt, slow = (TimedSide(str(p), [BufferSet(partial(library, p))]) for p in (0.0, 2e-3))
+    prompt, slow = (TimedSide(str(s), [BufferSet(partial(library, s))]) for s in (0.0, pause))
     Timer("cuda").run([prompt, slow], rounds=50)
     assert statistics.median(slow.samples) < 1.1 * statistics.median(prompt.samples)
-
-
-def test_many_launches_beside_few_are_timed_by_what_the_gpu_does() -> None:
-    import torch
-
-    a = torch.randn(64, 64, device="cuda", dtype=torch.float16)
-
-    def launches(pause: float) -> None:
-        for _ in range(20):
-            torch.mm(a, a)
-            time.sleep(pause)
-
-    sides = [TimedSide(str(p), [BufferSet(partial(launches, p))]) for p in (0.0, 1e-4)]
-    Timer("cuda").run(sides, rounds=50)
-    assert statistics.median(sides[1].samples) < 1.1 * statistics.median(sides[0].samples)
 
 
 def test_intervals_of_a_kernel_against_itself_hold_one() -> None:

@@ -37,7 +37,14 @@ def results(url: str) -> dict[str, Any]:
     async def talk(client: Client) -> dict[str, Any]:
         (right,) = await call(client, "submit", target=TARGET, candidate=RIGHT, hypothesis="Longer blocks.")
         (wrong,) = await call(client, "submit", target=TARGET, candidate=WRONG)
+        heard: list[str] = []
+
+        async def progress(_done: float, _of: float | None, said: str | None) -> None:
+            heard.append(said or "")
+
+        await client.call_tool("status", {"job": right["job"], "wait_seconds": 20}, progress_callback=progress)
         return {
+            "progress": heard,
             "right": await judged(client, right["job"]),
             "wrong": await judged(client, wrong["job"]),
             "baselines": await call(client, "baselines", target=TARGET),
@@ -61,6 +68,10 @@ def test_a_wrong_kernel_is_refused_with_the_stage_and_the_reason(results: dict[s
 def test_no_answer_tells_of_what_is_held_out(results: dict[str, Any]) -> None:
     said = json.dumps(results)
     assert f'"{SECRET}' not in said and f" {SECRET}" not in said and "held" not in said.lower()
+
+
+def test_a_client_that_asks_is_told_how_far_it_is(results: dict[str, Any]) -> None:
+    assert any("building the kernel as shipped" in said for said in results["progress"])
 
 
 def test_the_baselines_name_every_public_case(results: dict[str, Any]) -> None:
