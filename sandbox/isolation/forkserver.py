@@ -46,8 +46,8 @@ def _ours(*names: str, room: str = "") -> tuple[str, ...]:
 
 
 _COMPILED = (*_TRITON, *_ours(*_COMPILER, room="compiler."), *_ours("isolation.seccomp"))
-_TRACED = (
-    *("torch", "torch.fx.experimental.symbolic_shapes", *_LAUNCHED),
+_TRACED = (  # DTensor: torch imports it when a fake tensor is cast
+    *("torch", "torch.distributed.tensor", "torch.fx.experimental.symbolic_shapes", *_LAUNCHED),
     *_ours(*_TRACER, room="tracer."),
     *_ours(*_SHARED, "in_place", "ttgir.dataflow"),
 )

@@ -80,6 +80,9 @@ def _watched(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
     torch.Generator = fake_gpu.AnyGenerator
     torch.compile = fake_cuda_api.compiled(lambda function: function)
     os.chdir(folder / request["cwd"])
+    if request["program"] == "pytest":
+        with contextlib.suppress(ImportError):  # which is told when it runs
+            importlib.import_module("pytest")  # under the watch that takes three times as long
     error = ""
     try:
         with fake_gpu.FakeMode(allow_non_fake_inputs=True), watch:
