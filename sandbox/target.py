@@ -73,6 +73,11 @@ def read(path: Path) -> Target:
     sidecar = path.with_name(f"{path.stem}.target.py")
     contract_path = sidecar if sidecar.is_file() else path
     contract = text(sidecar) if contract_path == sidecar else source
+    return of_texts(path, source, contract_path, contract)
+
+
+def of_texts(path: Path, source: str, contract_path: Path, contract: str) -> Target:
+    """Return the target that such texts would be in files of such paths. Raises as `read` does."""
     target = Target(path, source, contract_path, contract)
     _check_names(target)
     return target

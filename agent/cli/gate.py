@@ -29,7 +29,7 @@ def run(wanted: Wanted, asked: RunSettings, store: Path, json_lines: bool) -> No
     """Compare, and exit with the code of the verdict."""
     from pgo_agent.agent.commands import against
     from pgo_agent.agent.views.regression.outlets import Outlets
-    from pgo_agent.sandbox.errors import Fault
+    from pgo_agent.sandbox.errors import EnvironmentFault, Fault
 
     outlets, told = Outlets(wanted.markdown, wanted.junit), list["Result"]()
     with runner.faults():
@@ -42,7 +42,10 @@ def run(wanted: Wanted, asked: RunSettings, store: Path, json_lines: bool) -> No
             outlets.failed(str(wanted.file), wanted.base, e)
             raise
         for result in told:
-            outlets.write(result)
+            try:
+                outlets.write(result)
+            except Fault as e:  # the verdict is not lost with the file
+                raise EnvironmentFault(f"{e.message}; {result.outcome}: {result.file} {result.said}", e.hint) from None
         return ended
 
     def tell() -> None:

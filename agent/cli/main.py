@@ -154,10 +154,13 @@ def check(
 ) -> None:
     """Judge one file as a candidate for a target: the whole gate, and nothing else is tried.
 
-    It runs in the sandbox, or not at all. What it came to is recorded as any run is: show, diff and apply know it.
-    With --against, the code of both files is compared first: that takes seconds, and no GPU. Where it differs, a GPU
-    times both against one another, and the kernel against itself: what is slower beyond that fails, with 1. Without a
-    GPU it is said whether the file is right, and that nothing was timed.
+    It runs in the sandbox, or not at all. What it came to is recorded as any
+    run is: show, diff and apply know it.
+
+    With --against the code of both files is compared first, which takes
+    seconds and no GPU. Where it differs, a GPU times both against one
+    another, and BASE against itself: what is slower beyond that fails, with
+    1. Without a GPU it is said whether the file is right, and not timed.
     """
     asked = with_minutes(asked, minutes)
     if base is not None:

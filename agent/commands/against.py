@@ -84,41 +84,51 @@ def start(asked: Asked, settings: RunSettings, store: Store, emit: Emit, tell: C
 
 
 def read(asked: Asked) -> Pair:
-    """Return both kernels. Raises UsageFault for a file that is none, or with another contract than the other."""
-    target.text(asked.file)
+    """Return both kernels. Raises UsageFault for a file that is none, or with another contract than the other.
+
+    Where nobody names a target, it is BASE, sidecar included: the judge imports that, and nothing of FILE.
+    """
+    text = target.text(asked.file)
     for name in (str(asked.file), asked.base):
         if name.endswith(".ttgir"):
             raise UsageFault(f"{name} is the TTGIR of one kernel", "--against compares files with a kernel(): name one")
-    subject = _target(asked)
     base = revision.read(asked.base, asked.file)
-    given = check.of_text(base.name, base.text, subject, _ONE_CONTRACT)
-    if asked.of is None:
-        _same_sidecar(base, subject)
-    return Pair(_with(subject, given.source), Revision(base.name, given.source), check.read(asked.file, subject))
+    if asked.of is not None:
+        subject = target.read(target_file.locate(asked.of))
+        source = check.of_text(base.name, base.text, subject, _ONE_CONTRACT).source
+        subject = replace(subject, source=source, contract=subject.contract if subject.sidecar else source)
+        return Pair(subject, Revision(base.name, source), check.of_text(str(asked.file), text, subject, _ONE_CONTRACT))
+    _same_sidecar(base, _own_target(asked.file))
+    named = _of_base(base)
+    new = check.of_text(str(asked.file), text, named, _ONE_CONTRACT)
+    beside = asked.file if base.sidecar is None else revision.sidecar(asked.file)
+    return Pair(replace(named, path=asked.file, contract_path=beside), Revision(base.name, base.text), new)
 
 
-def _target(asked: Asked) -> Target:
+def _own_target(file: Path) -> Target:
     try:
-        return target.read(target_file.locate(asked.of or asked.file))
+        return target.read(file)
     except TargetFault as e:
-        if asked.of is not None:
-            raise
-        raise UsageFault(
-            f"{asked.file} is no target by itself: {e.message}", f"--target TARGET, or: {e.hint}"
-        ) from None
+        raise UsageFault(f"{file} is no target by itself: {e.message}", f"--target TARGET, or: {e.hint}") from None
 
 
-def _same_sidecar(base: Base, subject: Target) -> None:
-    ours = subject.contract if subject.sidecar else None
+def _of_base(base: Base) -> Target:
+    """Return BASE as a target, under the name that a person gave it."""
+    path = Path(base.name)
+    beside = path if base.sidecar is None else Path(f"the contract beside {base.name}")
+    try:
+        return target.of_texts(path, base.text, beside, base.text if base.sidecar is None else base.sidecar)
+    except TargetFault as e:
+        hint = "name a target for both: --target TARGET"
+        raise UsageFault(f"{base.name} is no target by itself: {e.message.splitlines()[0]}", hint) from None
+
+
+def _same_sidecar(base: Base, own: Target) -> None:
+    ours = own.contract if own.sidecar else None
     if base.sidecar is None and ours is None:
         return
     if base.sidecar is None or ours is None or not target.same_contract(base.sidecar, ours):
-        raise UsageFault(f"{base.name} has another contract beside it than {subject.contract_path}", _ONE_CONTRACT)
-
-
-def _with(subject: Target, source: str) -> Target:
-    """Return the target with another kernel file."""
-    return replace(subject, source=source, contract=subject.contract if subject.sidecar else source)
+        raise UsageFault(f"{base.name} has another contract beside it than {own.contract_path}", _ONE_CONTRACT)
 
 
 # its run --------------------------------------------------------------------------------------------------------------

@@ -37,11 +37,12 @@ def read(base: str, file: Path) -> Base:
     if not path.exists():
         hint = f"name a kernel file; a revision of git is named {GIT}{base}"
         raise UsageFault(f"--against: no such file: {base}", hint)
-    text, sidecar = target.text(path), _sidecar(path)
-    return Base(base, text, target.text(sidecar) if sidecar.is_file() else None)
+    text, beside = target.text(path), sidecar(path)
+    return Base(base, text, target.text(beside) if beside.is_file() else None)
 
 
-def _sidecar(path: Path) -> Path:
+def sidecar(path: Path) -> Path:
+    """Return where the contract of a kernel file may stand."""
     return path.with_name(f"{path.stem}.target.py")
 
 
@@ -55,7 +56,7 @@ def _at_revision(revision: str, file: Path) -> Base:
     if text is None:
         hint = f"it is new since then: judge it alone with `pgo-agent check {file} --target {file}`"
         raise UsageFault(f"{name} has no file {inside}", hint)
-    return Base(name, text, _text(top, commit, _sidecar(inside)))
+    return Base(name, text, _text(top, commit, sidecar(inside)))
 
 
 def _top(file: Path, path: Path) -> Path:

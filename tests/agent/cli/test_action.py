@@ -81,10 +81,11 @@ def test_every_kernel_is_looked_at_and_each_has_its_part_of_the_comment(reposito
         "### `my kernels/other.py`: not compared",
         "### `my kernels/third.py`: new, judged alone",
     ]
-    assert "says something else than my kernels/other.py of: SMALL" in done.summary
+    assert "my kernels/other.py says something else than git:main (" in done.summary and ") of: SMALL" in done.summary
     assert "arange's range must be a power of 2" in done.summary
 
 
+@pytest.mark.slow
 def test_a_pull_request_that_changes_no_kernel_passes(repository: Path) -> None:
     done = acted(repository, files="my kernels/*.py", against="git:main", python=sys.executable)
     assert done.code == 0, done.said

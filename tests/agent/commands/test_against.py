@@ -121,7 +121,7 @@ def test_a_broken_tail_is_wrong_in_the_comment_and_for_ci(repository: Path) -> N
     ("faster", "code", "outcome", "said"),
     [
         (0.9, 1, "slower", "slower by 11.1 % [11.1, 11.1]"),
-        (1.0, 0, "not_slower", "1.000x [1.000, 1.000]"),
+        pytest.param(1.0, 0, "not_slower", "1.000x [1.000, 1.000]", marks=pytest.mark.slow),
     ],
 )
 def test_by_its_time_a_kernel_is_slower_and_fails_or_is_not(
@@ -155,7 +155,7 @@ def test_by_its_time_a_kernel_is_slower_and_fails_or_is_not(
         (RENAMED, ".", ". is a folder"),
         (RENAMED, "syntax.py", "syntax.py:1 is not Python"),
         (RENAMED, "x.ttgir", "x.ttgir is the TTGIR of one kernel"),
-        (ADD.replace("n=2048", "n=4096"), "git:main", ") says something else than add.py of: SMALL"),
+        (ADD.replace("n=2048", "n=4096"), "git:main", "add.py says something else than git:main ("),
         ("def kernel(x, y):\n    return x\n", "git:main", "add.py is no target by itself"),
         (RENAMED, "broken.py", "broken.py does not build, so nothing can be compared with it"),
     ],
@@ -187,6 +187,14 @@ def test_a_kernel_part_alone_is_compared_for_the_target_that_is_named(tmp_path: 
     assert target.same_contract(pair.subject.contract, ADD) and target.same_contract(pair.new.source, ADD)
 
 
+def test_the_judge_imports_nothing_of_the_file(tmp_path: Path) -> None:
+    flops = ADD[ADD.index("def flops") : ADD.index("def bytes_moved")]
+    (tmp_path / "old.py").write_text(ADD)
+    (tmp_path / "new.py").write_text(f"print('imported')\n{ADD.replace(flops, '')}\n\n{flops}")  # in another order
+    pair = against.read(Asked(tmp_path / "new.py", str(tmp_path / "old.py"), None))
+    assert pair.subject.source == pair.subject.contract == ADD and "imported" in pair.new.source
+
+
 @pytest.mark.parametrize("now", [ADD, None])
 def test_a_contract_in_a_file_of_its_own_must_be_that_of_the_base(tmp_path: Path, now: str | None) -> None:
     git(tmp_path, "init", "-q", "-b", "main")
@@ -196,6 +204,8 @@ def test_a_contract_in_a_file_of_its_own_must_be_that_of_the_base(tmp_path: Path
     git(tmp_path, "add", ".")
     git(tmp_path, "commit", "-q", "-m", "base")
     asked = Asked(file, "git:main", None)
+    assert against.read(asked).subject.contract == LAX
+    sidecar.write_text(f"import os  # by the pull request\n{LAX}")  # no statement of the contract, and yet code
     assert against.read(asked).subject.contract == LAX
     sidecar.write_text(now) if now else (sidecar.unlink(), file.write_text(ADD))
     with pytest.raises(UsageFault, match="another contract"):
@@ -221,6 +231,11 @@ def test_a_symbolic_link_is_what_it_leads_to(repository: Path) -> None:
     if not link.is_symlink():
         link.symlink_to("add.py")
     assert pgo("check", "link.py", "--against", "git:main", cwd=repository).code == 0
+
+
+def test_a_file_that_cannot_be_written_does_not_take_the_verdict_with_it(repository: Path) -> None:
+    done = checked(repository, ADD + "# a remark\n", "--junit", "add.py/j.xml")
+    assert done.code == 3 and "cannot write add.py/j.xml" in done.err and "same_code: add.py is the same" in done.err
 
 
 @pytest.mark.parametrize("options", [["--target", "add.py", "--junit", "j.xml"], []])
