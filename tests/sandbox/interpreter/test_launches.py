@@ -186,7 +186,8 @@ import os
 @triton.jit
 def plain(X, Y, n, scale, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(Y + i, tl.load(X + i, i < n) * scale, i < n)
+    kind = X.dtype.element_ty
+    tl.store(Y + i, tl.load(X + i, i < n) * scale.to(kind.value), i < n)
 
 
 class Entry:
