@@ -58,7 +58,7 @@ def _watched(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
 
     def launched(launcher: Any, grid: tuple[int, int, int], handle: int, args: tuple[Any, ...]) -> None:
         signature = launcher.src.signature
-        facts = _facts(capture.kernel(handle)["ttgir"], signature)
+        facts = watch.aside(_facts, capture.kernel(handle)["ttgir"], signature)
         constants = [n for n, kind in signature.items() if str(kind) == "constexpr"]
         watch.launched(launcher.src.fn, grid, dict(zip(signature, args, strict=True)), constants, facts)
 
