@@ -35,8 +35,8 @@ from pgo_agent.sandbox.target import Target
 
 FOLDER = "against"  # of a workspace: the targets whose kernel part is a BASE
 _ONE_CONTRACT = (
-    "a comparison needs one contract: change that in a pull request of its own, and judge its file alone, without "
-    "--against"
+    "a comparison needs one contract: change that in a pull request of its own, and judge its file alone: "
+    "check FILE --target FILE"
 )
 
 
@@ -156,7 +156,7 @@ def _judged(
         ended = optimize.start(home, settings, store, note, [pair.new], pair.base.name)
     except TargetFault as e:
         said = e.message.replace(f"{home}: ", "").replace(str(home), pair.base.name)
-        hint = "compare with a revision that is right, or judge the new file alone: leave out --against"
+        hint = "compare with a revision that is right, or judge the new file alone: check FILE --target FILE"
         raise UsageFault(f"nothing can be compared with {pair.base.name}: {said}", hint) from None
     if ended == Exit.WAITING:
         return None, ended

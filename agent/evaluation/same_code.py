@@ -92,7 +92,7 @@ def _must_build(base: Revision, built: Built, cases: Cases) -> None:
     at = f" (line {failure.line})" if failure and failure.line else ""
     raise UsageFault(
         f"{base.name} does not build, so nothing can be compared with it: {why}{at}",
-        "compare with a revision that builds, or judge the new file alone: leave out --against",
+        "compare with a revision that builds, or judge the new file alone: check FILE --target FILE",
     )
 
 
