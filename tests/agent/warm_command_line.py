@@ -23,8 +23,7 @@ import threading
 from typing import Any
 
 from pgo_agent.sandbox.imports import heavy
-from pgo_agent.sandbox.isolation import huge_pages, lending
-from pgo_agent.sandbox.isolation.box import Box
+from pgo_agent.sandbox.isolation import box, huge_pages, lending
 
 IMPORTS = (
     "pgo_agent.agent.cli.records",
@@ -62,6 +61,7 @@ def main() -> None:
             importlib.import_module(name)
     own = {k: v for k, v in os.environ.items() if before.get(k) != v}  # what imports set, as they do anywhere
     lending.borrow()
+    box.problem_with("bubblewrap")  # tried once: each command asks
     huge_pages.move()
     assert threading.active_count() == 1, "a fork has one thread"
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the children here
@@ -71,7 +71,7 @@ def main() -> None:
             if not request:
                 return
             for module in lending.MODULES:
-                Box("bubblewrap").prepare(module)  # unless it is there: a test may have killed it
+                box.Box("bubblewrap").prepare(module)  # unless it is there: a test may have killed it
             if not os.fork():
                 break
             for fd in files:
@@ -121,6 +121,8 @@ def _run_to_the_end(request: dict[str, Any], own: dict[str, str]) -> None:
 
 def _run(request: dict[str, Any], own: dict[str, str]) -> None:
     os.chdir(request["cwd"])
+    if any(os.environ.get(name) != request["env"].get(name) for name in ("PATH", "TMPDIR")):
+        box.problem_with.cache_clear()  # it may not work there
     os.environ.clear()
     os.environ.update(own | request["env"])
     sys.path[0] = request["cwd"]
