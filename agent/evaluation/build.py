@@ -13,6 +13,7 @@ from pgo_agent.agent.run import incumbent, provenance, steering, ttgir_files
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record.candidate import Candidate
 from pgo_agent.sandbox.build.result import Built, joined
+from pgo_agent.sandbox.gate.coverage import HELD_OUT
 from pgo_agent.sandbox.gate.verdict import Judgement
 
 _GIVEN = (provenance.GIVEN, steering.AUTHOR)  # proposers: a person's file brings its whole list of configurations
@@ -21,7 +22,9 @@ _SECTIONS = ("CASES", "HELD_OUT")  # of a target
 
 def first(ctx: Context, candidate: Candidate, workers: int) -> Built:
     """Build a candidate for the first time, with the evidence of the build stages of the gate."""
-    whole = candidate.proposer in _GIVEN or candidate.kind == "ttgir"
+    # an agent hears why a build failed: that of the public cases comes first, in a box that holds no others
+    by_person = candidate.proposer in _GIVEN and not ctx.run.facts.open_to
+    whole = by_person or candidate.kind == "ttgir"
     built = _build(ctx, candidate, _SECTIONS if whole else ["CASES"], workers)
     return _examined(ctx, built, whole or not built.ok)
 
@@ -43,6 +46,7 @@ def again(ctx: Context, candidate: Candidate) -> None:
 
 def _whole(ctx: Context, candidate: Candidate, built: Built) -> Built:
     more = _build(ctx, candidate, ["HELD_OUT"], ctx.builder.cores)
+    more = replace(more, failures=tuple(replace(f, case=f.case or HELD_OUT) for f in more.failures))
     return _examined(ctx, joined(ctx.store.contents, built, more), True)
 
 

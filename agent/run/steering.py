@@ -26,6 +26,7 @@ from pgo_agent.sandbox.gate.reason import quoted
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 
 AUTHOR = USER  # of a person's own candidates, and whose places they take: not `embedded`, so the sandbox holds them
+AT_ONCE_OPEN = 8  # requests that a generation of an open run takes: others wait for the workspace, too
 STAGE = "veto"  # of the verdict on what a person did not want judged
 MOVE = "edit"
 LONGEST, NEWEST = 600, 8  # characters of one piece of guidance; pieces in a prompt, the newest
@@ -128,7 +129,8 @@ def begin(ctx: Context, generation: int) -> None:
     """Take the requests that hold from a generation on, unless a model was asked for that one already."""
     if prompts.asked(ctx.store, ctx.run.id, generation):
         return
-    for s in user_requests.waiting(ctx.store, ctx.run.id, Kind.GUIDE, Kind.PIN, Kind.SUBMIT):
+    waiting = user_requests.waiting(ctx.store, ctx.run.id, Kind.GUIDE, Kind.PIN, Kind.SUBMIT)
+    for s in waiting[: AT_ONCE_OPEN if ctx.run.facts.open_to else None]:
         taken(ctx, s, _outcome(ctx, s, generation), generation)
 
 

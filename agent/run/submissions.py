@@ -16,6 +16,7 @@ from pgo_agent.agent.run.settings import STATES
 
 POLL = 0.3  # seconds between looks into the record
 _ENDED = {*STATES, "failed"}
+_seen: dict[str, int] = {}  # run -> finished generations when this process gave way last, or began
 
 
 class Yielded(Exception):
@@ -27,17 +28,35 @@ def wait(ctx: Context) -> None:
 
     Raises Yielded. The time is not the run's, whose minutes are for work.
     """
-    if not ctx.run.facts.open_to or _wanted(ctx.store, ctx.run.id) or ctx.out_of_time():
+    if not ctx.run.facts.open_to:
+        return
+    _take_turns(ctx)
+    if _wanted(ctx.store, ctx.run.id) or ctx.out_of_time():
         return
     ctx.emit("phase", phase="open", doing=f"waiting for what {ctx.run.facts.open_to} submits")
     last = time.monotonic()
     with ctx.unbooked():
         while time.monotonic() - last < ctx.run.facts.idle and not _wanted(ctx.store, ctx.run.id):
-            if any(user_requests.waiting(ctx.store, r.id) for r in open_runs(ctx.store) if r.id != ctx.run.id):
+            if _others_wait(ctx):
                 raise Yielded
             time.sleep(POLL)
     for request in user_requests.waiting(ctx.store, ctx.run.id, Kind.CLOSE):
         steering.taken(ctx, request, "the run ends with its last session")
+
+
+def _take_turns(ctx: Context) -> None:
+    """Give way after each generation that this process judged, where another open run has something waiting.
+
+    Raises Yielded.
+    """
+    finished = sum(ctx.store.generations(ctx.run.id).values())
+    if finished > _seen.setdefault(ctx.run.id, finished) and _others_wait(ctx):
+        _seen[ctx.run.id] = finished
+        raise Yielded
+
+
+def _others_wait(ctx: Context) -> bool:
+    return any(user_requests.waiting(ctx.store, r.id) for r in open_runs(ctx.store) if r.id != ctx.run.id)
 
 
 def open_runs(store: Store) -> list[Run]:

@@ -75,7 +75,7 @@ def _outputs(request: dict[str, Any], of: Any, text: str, trials: dict[str, Any]
     from pgo_agent.sandbox.interpreter import tensors
 
     folder.mkdir()
-    _, candidate = place(folder, of, text)
+    _, candidate = place(folder, of, text, hide=True)
     (folder / "in").mkdir()
     described = {name: tensors.save(inputs, folder / "in", str(i)) for i, (name, inputs) in enumerate(trials.items())}
     job = {

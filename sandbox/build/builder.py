@@ -76,7 +76,7 @@ class Builder:
         """
         self.box.admit(untrusted)
         try:
-            built = self._build(source, cases, limit, workers, ttgir, sample)
+            built = self._build(source, cases, limit, workers, ttgir, sample, untrusted)
         except Killed as e:
             if not untrusted:
                 raise
@@ -86,15 +86,22 @@ class Builder:
         return built
 
     def _build(
-        self, source: str, cases: Cases, limit: int | None, workers: int, ttgir: str, sample: bool = False
+        self,
+        source: str,
+        cases: Cases,
+        limit: int | None,
+        workers: int,
+        ttgir: str,
+        sample: bool,
+        untrusted: bool,
     ) -> Built:
         parts = _shared(cases, max(1, workers // 2))  # more tracers importing torch at once hinder one another
+
+        def trace(part: Cases) -> Traced:
+            return trace_and_compile.trace(*self._place(), source, part, limit, sample=sample, untrusted=untrusted)
+
         with threads(workers) as pool:
-            traced = list(
-                pool.map(
-                    lambda part: trace_and_compile.trace(*self._place(), source, part, limit, sample=sample), parts
-                )
-            )
+            traced = list(pool.map(trace, parts))
         return self._assemble(traced, workers, ttgir)
 
     def key(self, ttgir: bytes, options: Mapping[str, Any]) -> str:

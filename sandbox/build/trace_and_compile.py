@@ -19,7 +19,7 @@ from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import BadBundle
 from pgo_agent.sandbox.isolation.box import ATTEMPTS, Box, Ran, killed
 from pgo_agent.sandbox.json_codec import JsonObject
-from pgo_agent.sandbox.target import Target
+from pgo_agent.sandbox.target import Target, without_held_out
 
 TRACE_SECONDS, COMPILE_SECONDS = 240.0, 600.0  # deadlines of one boxed process
 TELLING = 30.0  # seconds between two messages of progress
@@ -63,13 +63,14 @@ class Traced(TypedDict, total=False):
     took: float  # seconds
 
 
-def place(folder: Path, target: Target, source: str) -> tuple[str, str]:
-    """Write contract and candidate into a box's folder; return their paths in it."""
+def place(folder: Path, target: Target, source: str, hide: bool) -> tuple[str, str]:
+    """Write contract and candidate into a box's folder; return their paths in it. `hide`: without held-out cases."""
+    shown = without_held_out if hide else str
     for name in ("target", "candidate"):
         (folder / name).mkdir()
-    (folder / "target" / target.path.name).write_text(target.source)
-    (folder / "target" / target.contract_path.name).write_text(target.contract)
-    (folder / "candidate" / target.path.name).write_text(source)
+    (folder / "target" / target.path.name).write_text(shown(target.source))
+    (folder / "target" / target.contract_path.name).write_text(shown(target.contract))
+    (folder / "candidate" / target.path.name).write_text(shown(source))
     return f"target/{target.contract_path.name}", f"candidate/{target.path.name}"
 
 
@@ -83,13 +84,15 @@ def trace(
     limit: int | None,
     located: bool = False,
     sample: bool = False,
+    untrusted: bool = False,
 ) -> Traced:
     """Return what the launcher of `source` does in each case, at most `limit` configurations of each; seconds under
     "took".
 
     `sample`: of a longer list not its beginning alone; how many there are stands under "listed", by case.
     `located`: with the TTGIR as it was with locations, and with the TTIR, by kernel under "located" and "ttir".
-    Raises Killed when the process was killed again and again, and EnvironmentFault when the disk is full.
+    `untrusted`: where no held-out case is asked for, none is in the box. Raises Killed when the process was killed
+    again and again, and EnvironmentFault when the disk is full.
     """
     names = {s: None if n is None else list(n) for s, n in cases.items()}
     request = {"device": device.key, "limit": limit, "cases": names, "located": located, "sample": sample}
@@ -97,7 +100,8 @@ def trace(
     def read(out: Path, ran: Ran) -> Traced:
         return {**_read_trace(out, ran, located), "took": ran.seconds}
 
-    return ask_tracer(box, contents, target, source, request, TRACE_SECONDS, read)
+    hide = untrusted and "HELD_OUT" not in cases
+    return ask_tracer(box, contents, target, source, request, TRACE_SECONDS, read, hide)
 
 
 def ask_tracer(
@@ -108,13 +112,15 @@ def ask_tracer(
     request: Mapping[str, Any],
     seconds: float,
     read: Callable[[Path, Ran], T],
+    hide: bool = False,
 ) -> T:
     """Return what `read` makes of the folder that a tracer left and of how it ended. `request`: what it is asked of a
-    target and a `source`. Raises Killed when it was killed again and again."""
+    target and a `source`. `hide`: without held-out cases in the box. Raises Killed when it was killed again and again.
+    """
     for _ in range(ATTEMPTS):
         with contents.scratch() as name:
             folder = Path(name)
-            contract, candidate = place(folder, target, source)
+            contract, candidate = place(folder, target, source, hide)
             asked = {**request, "contract": contract, "candidate": candidate}
             (folder / "request.json").write_text(json.dumps(asked))
             ran = box.run("pgo_agent.sandbox.tracer", folder, seconds)

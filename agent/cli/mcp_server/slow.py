@@ -46,7 +46,8 @@ class Commands:
             time.sleep(POLL)
         text = _cut(output.read_text(errors="replace"))
         if process.returncode is None:
-            return Said("working", None, text)
+            begun = f"`pgo-agent {arguments[0]}` is at work: call again with the same arguments\n"
+            return Said("working", None, begun + text)
         with self._lock:
             self._running.pop(key, None)
         output.unlink(missing_ok=True)

@@ -58,7 +58,7 @@ def submit(store: Store, run: Run, text: str, note: str, who: str, of: str) -> l
     Raises UsageFault for what cannot be read, breaks the contract, or is more than may wait.
     """
     subject = target_file.unmoved(run)
-    base = "" if of == incumbent.SHIPPED else store.candidate(run.id, of).id
+    base = "" if of == incumbent.SHIPPED else store.candidate(run.id, of.removeprefix(f"{run.id}/")).id
     source = store.candidate(run.id, base).source if base else subject.source
     waiting = user_requests.waiting(store, run.id, Kind.SUBMIT)
     jobs = list[str]()

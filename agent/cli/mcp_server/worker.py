@@ -79,15 +79,18 @@ def main(root: Path) -> int:
             events.write(json.dumps(event.as_json()) + "\n")
             events.flush()
 
-        while run := _next(store):
+        last = ""
+        while run := _next(store, last):
+            last = run.id
             _worked_on(store, run, emit)
     return 0
 
 
-def _next(store: Store) -> Run | None:
-    """Return the oldest open run that something waits for, else the oldest."""
+def _next(store: Store, last: str) -> Run | None:
+    """Return the oldest open run that something waits for, the `last` one last of all; else the oldest."""
     runs = submissions.open_runs(store)
-    return next((r for r in runs if user_requests.waiting(store, r.id)), runs[0] if runs else None)
+    waiting = sorted((r for r in runs if user_requests.waiting(store, r.id)), key=lambda r: r.id == last)
+    return next(iter(waiting or runs), None)
 
 
 def _worked_on(store: Store, run: Run, emit: Emit) -> None:

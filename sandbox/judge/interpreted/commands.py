@@ -197,7 +197,7 @@ class CpuWorker:
         self, module: ModuleType, asked: Check, trials: list[Trial], folder: Path, covered: Covered
     ) -> Judgement | None:
         """Run one boxed process and return the verdict; None when somebody killed it."""
-        _, candidate = place(folder, self.target, asked.source)
+        _, candidate = place(folder, self.target, asked.source, hide=True)
         (folder / "in").mkdir()
         described = {t.label: tensors.save(t.inputs, folder / "in", str(i)) for i, t in enumerate(trials)}
         is_target = asked.source == self.target.source

@@ -163,3 +163,28 @@ def test_what_was_submitted_is_judged_when_client_and_server_are_killed(tmp_path
     assert store.candidate(run, candidate).verdict == "wrong"
     serving.kill(root, worker.MODULE)
     store.close()
+
+
+READS = """
+def kernel(x, y):
+    if {when}:
+        import pathlib
+        text = "".join(p.read_text() for p in sorted(pathlib.Path(".").rglob("*.py")))
+        at = text.find("HELD_OUT")
+        raise ValueError(text[at : at + 60].encode().hex() + str(globals().get("HELD_OUT")))
+    return _launched(x, y)
+"""
+
+
+@pytest.mark.parametrize("when", ["True", "x.numel() == 2048"], ids=["traced", "interpreted"])
+def test_what_an_exception_says_of_the_box_tells_no_held_out_case(url: str, when: str) -> None:
+    text = RIGHT.replace("4096}", "8192}").replace("def kernel(x, y):", "def _launched(x, y):")  # no known code
+    spy = text.replace("def reference", f"{READS.format(when=when).strip()}\n\n\ndef reference")
+
+    async def talk(client: Client) -> Any:
+        (job,) = await call(client, "submit", target=TARGET, candidate=spy)
+        return await judged(client, job["job"])
+
+    said = serving.by_http(url, talk)
+    assert said["verdict"] not in ("checked", "accepted") and "48454c445f4f5554" in said["reason"], said
+    assert SECRET.encode().hex() not in said["reason"] and "9991" not in said["reason"], said
