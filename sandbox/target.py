@@ -116,7 +116,10 @@ def without_held_out(source: str) -> str:
     for node in parsing.module(source).body:
         if isinstance(node, ast.Assign | ast.AnnAssign) and "HELD_OUT" in names_of(node):
             first, last = node.lineno - 1, node.end_lineno or node.lineno
-            lines[first:last] = ["HELD_OUT = {}\n", *["\n"] * (last - first - 1)]
+            if names_of(node) == {"HELD_OUT"}:
+                lines[first:last] = ["HELD_OUT = {}\n", *["\n"] * (last - first - 1)]
+            else:  # it is also a set that is public
+                lines[last - 1] = f"{lines[last - 1].rstrip()}; HELD_OUT = {{}}\n"
     return "".join(lines)
 
 

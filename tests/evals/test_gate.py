@@ -20,7 +20,7 @@ from pgo_agent.sandbox.errors import EnvironmentFault
 from pgo_agent.sandbox.gate.verdict import Verdict
 
 CORPUS = {e.name: e for e in entries.load()}
-SAMPLE = ["cheats/wider_tolerance", "cheats/side_stream", "cheats/copy_for_norm", "cheats/knows_the_interpreter",
+SAMPLE = ["cheats/wider_tolerance", "cheats/side_stream", "cheats/copy_for_norm", "cheats/one_case_skipped",
           "honest/norm_double"]  # fmt: skip
 NO_GPU = RunSettings(judge="cpu", device="h200")
 
@@ -81,7 +81,7 @@ def test_a_name_that_no_entry_has_is_a_mistake_of_usage(tmp_path: Path) -> None:
 
 # what is said of it ---------------------------------------------------------------------------------------------------
 
-BAD, GPU_ONLY = CORPUS["cheats/copy_for_norm"], CORPUS["cheats/knows_the_interpreter"]
+BAD, GPU_ONLY = CORPUS["cheats/copy_for_norm"], CORPUS["cheats/one_case_skipped"]
 TIMING, HONEST = CORPUS["cheats/stays_in_cache"], CORPUS["honest/norm_double"]
 
 

@@ -15,7 +15,7 @@ ADD = Path(__file__).parents[2] / "tests" / "kernels" / "add.py"
 def entry(folder: Path, source: str, **given: Any) -> dict[str, Any]:
     """What a boxed interpreter process answers of `kernel(**given)` of a source."""
     _, candidate = trace_and_compile.place(
-        folder, target.read(ADD), f"import torch, triton\nimport triton.language as tl\n{source}"
+        folder, target.read(ADD), f"import torch, triton\nimport triton.language as tl\n{source}", hide=True
     )
     (folder / "in").mkdir()
     described = tensors.save(given, folder / "in", "0")

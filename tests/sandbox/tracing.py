@@ -145,7 +145,7 @@ def once_looping(run: Callable[[float], Ran]) -> Ran:
 def trace_for(folder: Path, text: str, seconds: float) -> Ran:
     """The tracer's process itself, with a deadline of its own."""
     made = write(folder, text)
-    contract, candidate = trace_and_compile.place(folder, made, made.source)
+    contract, candidate = trace_and_compile.place(folder, made, made.source, hide=False)
     request = {"device": "h200", "contract": contract, "candidate": candidate, "limit": None, "cases": {"CASES": None}}
     (folder / "request.json").write_text(json.dumps(request))
     return box.choose().run("pgo_agent.sandbox.tracer", folder, seconds)

@@ -152,7 +152,7 @@ class Timer:
     def _visit(self, s: TimedSide, turn: int, ahead: int) -> tuple[TimedSide, Any, Any]:
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         place = s.places[turn % len(s.places)]
-        torch.cuda._sleep(ahead)
+        _sleep(ahead)
         place.wipe()
         for _ in range(FLUSHES):
             self._flush.zero_()
@@ -162,6 +162,12 @@ class Timer:
         s.look(place, around=self._random.randrange(LOOKED) == 0)
         place.wipe()
         return s, start, end
+
+
+def _sleep(cycles: int) -> None:
+    """Enqueue a sleep of the GPU; without CUDA launches are no later than their events."""
+    if torch.backends.cuda.is_built():
+        torch.cuda._sleep(cycles)
 
 
 def checksum(tensors: Sequence[Any]) -> Any:

@@ -103,7 +103,7 @@ def _prepare(folder: Path, role: str, attack: str) -> None:
     """Lays out a box's folder as `boxed.trace` and `on_cpu` do, the attack on top of an honest candidate."""
     with tempfile.TemporaryDirectory() as name:
         of = tracing.write(Path(name), HONEST)
-        contract, candidate = trace_and_compile.place(folder, of, f"{attack}\n{of.source}")
+        contract, candidate = trace_and_compile.place(folder, of, f"{attack}\n{of.source}", hide=True)
     (folder / "in").mkdir()
     request: dict[str, Any] = {"device": "h200", "contract": contract, "candidate": candidate}
     request |= {"limit": None, "cases": {"CASES": None}} if role == "tracer" else {"configs": 1, "cases": {}}

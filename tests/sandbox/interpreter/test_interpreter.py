@@ -311,7 +311,7 @@ def interpret_for(folder: Path, source: str, seconds: float) -> Ran:
     """The interpreter's process itself, with a deadline of its own."""
     import torch
 
-    _, candidate = trace_and_compile.place(folder, target.read(ADD), source)
+    _, candidate = trace_and_compile.place(folder, target.read(ADD), source, hide=True)
     (folder / "in").mkdir()
     given = tensors.save({"x": torch.ones(64), "y": torch.ones(64)}, folder / "in", "0")
     request = {"candidate": candidate, "cases": {"even": given}, "configs": {"even": 1}, "device": "h200"}

@@ -31,7 +31,7 @@ def alone(monkeypatch: pytest.MonkeyPatch, ms: Mapping[str, float], noise: float
     clock = Clock(ms, noise)
     monkeypatch.setattr(session, "time_sides", clock)
     sides: dict[str, Pick] = {"incumbent": {}, "candidate": {}}
-    problem, told = sequential._alone(cast(Any, None), sides, CASES, gain, None)
+    problem, told = sequential._alone(cast(Any, None), sides, CASES, gain, None, None)
     assert len(told["alone"]) == 3
     return problem, clock
 

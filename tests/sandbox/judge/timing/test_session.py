@@ -139,7 +139,6 @@ class Doubling:
 def test_every_timed_launch_of_a_library_finds_its_inputs_as_they_were_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "Event", Event)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
-    monkeypatch.setattr(torch.cuda, "_sleep", lambda cycles: None, raising=False)
     library = Doubling()
     timer = Timer.__new__(Timer)
     timer._flush, timer._random = torch.zeros(4), random.SystemRandom()
@@ -151,7 +150,6 @@ def test_every_timed_launch_of_a_library_finds_its_inputs_as_they_were_given(mon
 def test_no_place_leaves_results_that_a_launch_at_another_could_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "Event", Event)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
-    monkeypatch.setattr(torch.cuda, "_sleep", lambda cycles: None, raising=False)
     memory: list[torch.Tensor] = []
     replays = [Copying(memory) for _ in range(3)]
     timer = Timer.__new__(Timer)
