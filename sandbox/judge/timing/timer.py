@@ -27,8 +27,8 @@ WARMUP = 3  # launches at each place before the first round
 # from one that compiled on every core.
 FLUSHES = 4
 # A library works on the host between its launches, and a plan may have many; on a host that builds candidates on every
-# core both take longer. One compiled reference was timed as twelve times the time of the GPU, and a kernel between whose
-# launches torch works (`fla_parallel_rebased`) as 0.14 to 0.24 ms.
+# core both take longer. One compiled reference was timed as twelve times the time of the GPU, and a kernel of several
+# launches (`fla_parallel_rebased`) as 0.14 to 0.24 ms.
 AHEAD = 4  # times as long as the host took for the last warm-up launch
 LONGEST_AHEAD = 0.05  # seconds
 CYCLES = 2e9  # of a second of sleep, at most: the GPU's clock is slower
