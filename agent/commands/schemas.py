@@ -11,43 +11,11 @@ from pgo_agent.agent.commands.doctor import Finding
 from pgo_agent.agent.commands.verdicts import Known
 from pgo_agent.agent.run import events
 from pgo_agent.agent.run.cost import Estimate
+from pgo_agent.agent.views.outline import CandidateOutline, RunOutline
 from pgo_agent.sandbox.json_codec import OPTIONAL, JsonObject
 
 VERSION = 1
 ID = "https://json-schema.org/draft/2020-12/schema"
-
-
-@dataclass(frozen=True)
-class RunOutline:
-    """A run, as `runs --json` lists it."""
-
-    run: str
-    target: str
-    device: str
-    state: str
-    created: str
-    seconds: float
-    candidates: int
-    accepted: int
-
-
-@dataclass(frozen=True)
-class CandidateOutline:
-    """A candidate of `show RUN --json`."""
-
-    id: str
-    generation: int
-    proposer: str | None
-    author: str
-    move: str
-    kind: str
-    verdict: str | None
-    stage: str | None
-    reason: str | None
-    speedup: float | None
-    seconds: float | None
-    coverage: JsonObject
-    cites: JsonObject | None
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from pgo_agent.agent.run.record.run import Run
 from pgo_agent.agent.run.record.run_summary import RankedRun
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.views import cost as cost_view
-from pgo_agent.agent.views import model_usage
+from pgo_agent.agent.views import model_usage, outline
 from pgo_agent.agent.views import summary as display
 from pgo_agent.agent.views.report.correctness import Comparison, comparisons
 from pgo_agent.sandbox import target
@@ -34,14 +34,14 @@ from rich.table import Table
 def runs(store: Store, as_json: bool) -> None:
     listed = store.runs()
     if as_json:
-        print(json.dumps([_outline(store, r) for r in listed]))
+        print(json.dumps([asdict(outline.of_run(store, r)) for r in listed]))
         return
     table = Table()
     for column in ("run", "target", "device", "state", "candidates", "accepted", "created"):
         table.add_column(column, justify="right" if column in ("candidates", "accepted") else "left")
     for r in listed:
-        o = _outline(store, r)
-        table.add_row(r.id, r.target, r.device, r.state, str(o["candidates"]), str(o["accepted"]), r.created)
+        o = outline.of_run(store, r)
+        table.add_row(o.run, o.target, o.device, o.state, str(o.candidates), str(o.accepted), o.created)
     display.output().print(table)
 
 
@@ -51,11 +51,11 @@ def run(store: Store, name: str, as_json: bool) -> None:
     if as_json:
         print(
             json.dumps(
-                _outline(store, shown)
+                asdict(outline.of_run(store, shown))
                 | {
                     "baseline": shown.baseline and shown.baseline.as_json(),
                     "summary": shown.summary and shown.summary.as_json(),
-                    "verdicts": [_line(store, c) for c in candidates],
+                    "verdicts": [asdict(outline.of_candidate(store, c)) for c in candidates],
                 }
                 | {"left_out": [left_out(c.prompt) for c in store.calls(shown.id)]}
                 | {"quarantined": [{"uuid": u, "index": i, "why": w} for u, (i, w) in hung.items()]}
@@ -284,28 +284,6 @@ def _against(out: Console, evidence: dict[str, Any]) -> None:
         if isinstance(body, dict) and "against" in body:
             against = ", ".join(f"{n} {display.interval(x)}" for n, x in body["against"].items())
             out.print(f"{stage}: {against}", highlight=False)
-
-
-def _outline(store: Store, r: Run) -> dict[str, Any]:
-    candidates = store.candidates(r.id)
-    return {
-        "run": r.id,
-        "target": r.target,
-        "device": r.device,
-        "state": r.state,
-        "created": r.created,
-        "seconds": r.seconds,
-        "candidates": len(candidates),
-        "accepted": sum(c.verdict == "accepted" for c in candidates),
-    }
-
-
-def _line(store: Store, c: Candidate) -> dict[str, Any]:
-    identity = ("id", "generation", "proposer", "author", "move", "kind")
-    result = ("verdict", "stage", "reason", "speedup", "seconds")
-    evidence: dict[str, Any] = {"coverage": coverage_text.of(store.evidence(c.run, c.id)).as_json()}
-    evidence |= {"cites": c.cites and c.cites.as_json()}
-    return {k: getattr(c, k) for k in (*identity, *result)} | evidence
 
 
 def _because(c: Candidate) -> str:
