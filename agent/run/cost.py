@@ -34,9 +34,9 @@ class Estimate:
 
 def of(store: Store, run: Run) -> Cost:
     """Return what a run has taken so far."""
-    spent = store.spent(run.id)
-    priced = bool(run.facts.prices)
-    return Cost(_builds(store, run), run.seconds, run.gpu_seconds, spent["tokens"], spent["money"] if priced else None)
+    builds, spent = _builds(store, run).all, store.spent(run.id)
+    money = spent["money"] if run.facts.prices else None
+    return Cost(builds, run.seconds, run.gpu_seconds, spent["tokens"], money)
 
 
 def estimate(
@@ -48,12 +48,11 @@ def estimate(
     former = same or ended[:NEWEST]
     builds, units, gpu_units = 0.0, [0.0], [0.0]
     if former:
-        at_start = statistics.median(_at_start(r) for r in former)
-        each = statistics.median(_for_a_candidate(store, r) for r in former)
-        builds = at_start + each * asked.candidates
-        counts = [max(_builds(store, r), 1.0) for r in former]
-        units = [r.seconds / n for r, n in zip(former, counts, strict=True)]
-        gpu_units = [r.gpu_seconds / n for r, n in zip(former, counts, strict=True)]
+        counts = [_builds(store, r) for r in former]
+        builds = statistics.median(c.at_start for c in counts)
+        builds += asked.candidates * statistics.median(c.of_candidates / max(c.candidates, 1) for c in counts)
+        units = [r.seconds / max(c.all, 1) for r, c in zip(former, counts, strict=True)]
+        gpu_units = [r.gpu_seconds / max(c.all, 1) for r, c in zip(former, counts, strict=True)]
     unit = statistics.median(units)
     tokens, money = _of_models(store, asked, cores, models)
     middle = Cost(round(builds), builds * unit, builds * statistics.median(gpu_units), tokens, money)
@@ -67,18 +66,24 @@ def _tells(run: Run, device: str, on_gpu: bool) -> bool:
     return (run.baseline.environment is not None) == on_gpu
 
 
-def _at_start(run: Run) -> float:
-    return float(len(run.baseline.points)) if run.baseline else 0.0
+@dataclass(frozen=True)
+class _Builds:
+    """How many configurations of cases a run built."""
+
+    at_start: int  # for its baselines
+    of_candidates: int
+    candidates: int
+
+    @property
+    def all(self) -> int:
+        return self.at_start + self.of_candidates
 
 
-def _for_a_candidate(store: Store, run: Run) -> float:
+def _builds(store: Store, run: Run) -> _Builds:
     candidates = store.candidates(run.id)
-    return (_builds(store, run) - _at_start(run)) / max(len(candidates), 1)
-
-
-def _builds(store: Store, run: Run) -> float:
-    built = [c.built for c in store.candidates(run.id) if c.built is not None]
-    return _at_start(run) + sum(len(options) for b in built for options in b.choices.values())
+    built = [c.built for c in candidates if c.built is not None]
+    at_start = len(run.baseline.points) if run.baseline else 0
+    return _Builds(at_start, sum(len(options) for b in built for options in b.choices.values()), len(candidates))
 
 
 # models ---------------------------------------------------------------------------------------------------------------

@@ -100,13 +100,12 @@ class RunReport:
 
 def result(store: Store, job: str) -> Result:
     """Return what is known of a candidate. Raises UsageFault for an unknown job."""
-    run, name = found(store, job)
-    candidate = next((c for c in store.candidates(run.id) if c.id == name), None)
+    run, candidate = found(store, job)
     if candidate is None or candidate.verdict is None:
         so_far = status(store, job, "")
         why = so_far.doing if so_far.state == "failed" else "there is no verdict yet: call again"
         return Result(job, so_far.state, None, None, why, {}, {}, "", "")
-    evidence = store.evidence(run.id, name)
+    evidence = store.evidence(run.id, candidate.id)
     weights = run.baseline.weights if run.baseline else None
     measured = run.baseline is not None and run.baseline.environment is not None
     return Result(
@@ -124,12 +123,11 @@ def result(store: Store, job: str) -> Result:
 
 def status(store: Store, job: str, doing: str) -> Job:
     """Return how far a candidate is. Raises UsageFault for an unknown job."""
-    run, name = found(store, job)
+    run, candidate = found(store, job)
     waiting = len(user_requests.waiting(store, run.id, Kind.SUBMIT))
-    candidate = next((c for c in store.candidates(run.id) if c.id == name), None)
     if candidate is None or run.error:
         return Job(job, "failed" if run.error else "queued", _doing(run, doing), waiting)
-    far = pending.progress(store, run.id).get(name, ("",))[0]
+    far = pending.progress(store, run.id).get(candidate.id, ("",))[0]
     state = "done" if candidate.verdict else far or ("built" if candidate.built else "proposed")
     return Job(job, state, "" if candidate.verdict else _doing(run, doing), waiting)
 
@@ -140,13 +138,13 @@ def _doing(run: Run, doing: str) -> str:
     return f"the run has ended ({run.state}): submit again" if run.state in STATES else doing
 
 
-def found(store: Store, job: str) -> tuple[Run, str]:
-    """Return the run and the candidate of a job. Raises UsageFault if there is none."""
-    name, _, candidate = job.partition("/")
-    run = next((r for r in store.runs() if r.id == name), None)
-    asked = user_requests.of(store, run.id, Kind.SUBMIT) if run else []
-    names = {candidate_id(s.body["source"]) for s in asked} | {c.id for c in store.candidates(run.id)} if run else set()
-    if run is None or candidate not in names:
+def found(store: Store, job: str) -> tuple[Run, Candidate | None]:
+    """Return the run and the candidate of a job; None: it waits for its generation. Raises UsageFault for no job."""
+    of, _, name = job.partition("/")
+    run = next((r for r in store.runs() if r.id == of), None)
+    candidate = next((c for c in store.candidates(run.id) if c.id == name), None) if run else None
+    asked = user_requests.of(store, run.id, Kind.SUBMIT) if run and candidate is None else []
+    if run is None or (candidate is None and name not in {candidate_id(s.body["source"]) for s in asked}):
         raise UsageFault(f"there is no job '{text.line(job, 80)}'", "take it from the answer of `submit`")
     return run, candidate
 

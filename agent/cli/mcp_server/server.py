@@ -186,11 +186,12 @@ class Tools:
 
     def _written(self, job: str) -> Path:
         """Return a file with the text of a candidate. Raises UsageFault for an unknown job, and for TTGIR."""
-        run, name = answers.found(self.store, job)
-        found = self.store.candidate(run.id, name)
+        _, found = answers.found(self.store, job)
+        if found is None:
+            raise UsageFault("that candidate is not proposed yet", "ask for its status first")
         if found.kind == "ttgir":
             raise UsageFault("TTGIR by itself has no profile here", "profile the kernel that it replaces")
-        path = self.store.root.resolve() / "submitted" / f"{name}.py"
+        path = self.store.root.resolve() / "submitted" / f"{found.id}.py"
         path.parent.mkdir(exist_ok=True)
         path.write_text(found.source)
         return path
