@@ -259,7 +259,7 @@ def bench(inputs: Callable[..., Any] = positive, reference: Callable[..., Any] =
         ("a sum", None, ""),
         ("a sum of numbers up to 2", None, ""),
         ("nothing", Verdict.WRONG, "its outputs change with what its buffers held before"),
-        ("a sum, and one more element", Verdict.WRONG, "wrote 4 bytes outside of its output"),
+        ("a sum, and one more element", Verdict.WRONG, "wrote "),  # up to 4 bytes: one may be as the guard zone's was
     ],
 )
 def test_a_case_in_full_gives_the_verdict_on(steps: str, verdict: Verdict | None, problem: str) -> None:
@@ -376,4 +376,4 @@ def test_which_stress_inputs_other_cases_get_is_drawn_anew_by_each_process() -> 
 
 def test_a_write_outside_under_a_stress_input_is_wrong() -> None:
     found = under_stress(bench(), "a sum, and one more element")
-    assert (found.verdict, found.checks[-1].problem[:7]) == (Verdict.WRONG, "wrote 4")
+    assert (found.verdict, found.checks[-1].problem[:6]) == (Verdict.WRONG, "wrote ")
