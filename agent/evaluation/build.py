@@ -1,7 +1,7 @@
 """Builds candidates: the public cases first, the held-out ones only if the candidate survives the first look.
 
 Held-out cases are most of a build, and most candidates are slower or wrong at the first look. A person's file is built
-whole at once, and so is TTGIR: it replaces a kernel that some cases may not launch.
+whole at once, and so is TTGIR, but in two boxes: whoever wrote its launcher hears why the public cases failed.
 """
 
 from collections.abc import Iterable
@@ -24,9 +24,10 @@ def first(ctx: Context, candidate: Candidate, workers: int) -> Built:
     """Build a candidate for the first time, with the evidence of the build stages of the gate."""
     # an agent hears why a build failed: that of the public cases comes first, in a box that holds no others
     by_person = candidate.proposer in _GIVEN and not ctx.run.facts.open_to
-    whole = by_person or candidate.kind == "ttgir"
-    built = _build(ctx, candidate, _SECTIONS if whole else ["CASES"], workers)
-    return _examined(ctx, built, whole or not built.ok)
+    built = _build(ctx, candidate, _SECTIONS if by_person else ["CASES"], workers)
+    if candidate.kind == "ttgir" and built.ok and not by_person:
+        return _whole(ctx, candidate, built)
+    return _examined(ctx, built, by_person or not built.ok)
 
 
 def complete(ctx: Context, candidate: Candidate) -> tuple[Candidate, Judgement | None]:
@@ -45,7 +46,7 @@ def again(ctx: Context, candidate: Candidate) -> None:
 
 
 def _whole(ctx: Context, candidate: Candidate, built: Built) -> Built:
-    more = _build(ctx, candidate, ["HELD_OUT"], ctx.builder.cores)
+    more = _build(ctx, candidate, ["HELD_OUT"], ctx.builder.cores, built.replaced.get("key", ""))
     more = replace(more, failures=tuple(replace(f, case=f.case or HELD_OUT) for f in more.failures))
     return _examined(ctx, joined(ctx.store.contents, built, more), True)
 
@@ -54,7 +55,7 @@ def _examined(ctx: Context, built: Built, whole: bool) -> Built:
     return replace(built, stages=tuple(screen.stages(ctx, built)), whole=whole)
 
 
-def _build(ctx: Context, candidate: Candidate, sections: Iterable[str], workers: int) -> Built:
+def _build(ctx: Context, candidate: Candidate, sections: Iterable[str], workers: int, replaced: str = "") -> Built:
     untrusted, by_person = provenance.untrusted(ctx, candidate), candidate.proposer in _GIVEN
     text = candidate.source if candidate.kind == "ttgir" else ""
     source = _launcher(ctx, candidate) if text else candidate.source
@@ -62,7 +63,7 @@ def _build(ctx: Context, candidate: Candidate, sections: Iterable[str], workers:
     base = ctx.baseline()
     listed = dict(zip(_SECTIONS, (base.cases, base.held_out), strict=True))
     cases = {s: [c.split("/", 1)[1] for c in listed[s]] for s in sections}
-    built = ctx.builder.build(source, cases, limit, workers, untrusted, text, by_person)
+    built = ctx.builder.build(source, cases, limit, workers, untrusted, text, by_person, replaced)
     return given_file.narrowed(ctx, built) if by_person else built
 
 

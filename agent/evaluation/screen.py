@@ -18,7 +18,7 @@ from pgo_agent.sandbox.bundle.documents import Manifest, merged
 from pgo_agent.sandbox.gate import coverage, edit_kind, offsets, plan_rules
 from pgo_agent.sandbox.gate.barriers import stage as deadlock
 from pgo_agent.sandbox.gate.evidence import Evidence, examine, side
-from pgo_agent.sandbox.gate.reason import of_case, plain, quoted
+from pgo_agent.sandbox.gate.reason import Reason, of_case, plain, quoted
 from pgo_agent.sandbox.gate.synchronisation import stage as synchronisation
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 
@@ -42,12 +42,9 @@ def verdict(ctx: Context, candidate: Candidate) -> Judgement | None:
     wanted = (*base.cases, *(base.held_out if built.whole else ()))
     missing = [c for c in wanted if c not in built.choices]
     if not built.ok or missing:
-        failures = (f for f in built.failures if not missing or f.case in missing or not f.case)
+        failures = (f for f in built.failures if not missing or f.case in (*missing, "", coverage.HELD_OUT))
         failure = next(failures, Failure("build_error", "nothing was built"))
-        why = quoted(_first_line(failure.message))
-        if failure.case.startswith(coverage.HELD_OUT):
-            why = plain("fails to build for ") + of_case(failure.case)
-        return Judgement(_FAILED.get(failure.kind, Verdict.BUILD_ERROR), "build", why)
+        return Judgement(_FAILED.get(failure.kind, Verdict.BUILD_ERROR), "build", _failed(failure))
     last = built.stages[-1]
     refused = Judgement(last.verdict, last.stage, last.why) if last.verdict in _ENDS else None
     refused = refused or tuned_in_place.refused(ctx, candidate)
@@ -57,6 +54,13 @@ def verdict(ctx: Context, candidate: Candidate) -> Judgement | None:
         known_code(ctx, candidate) or duplicates.same_code(ctx, candidate) or duplicates.refused_before(ctx, candidate)
     )
     return judgement or _dominated(built, base)
+
+
+def _failed(failure: Failure) -> Reason:
+    """Why something was not built. The words of a launcher that met a held-out case are not repeated."""
+    if failure.case.startswith(coverage.HELD_OUT):
+        return plain("fails to build for ") + of_case(failure.case)
+    return quoted(_first_line(failure.message))
 
 
 def stages(ctx: Context, built: Built) -> list[Evidence]:
@@ -94,7 +98,7 @@ def known_code(ctx: Context, candidate: Candidate) -> Judgement | None:
     if not all((case, plan) in time_by_plan for case in base.cases for plan in brought[case]):
         return None
     if built.failures:
-        return Judgement(Verdict.BUILD_ERROR, "build", quoted(_first_line(built.failures[0].message)))
+        return Judgement(Verdict.BUILD_ERROR, "build", _failed(built.failures[0]))
     if not all((case, plan) in time_by_plan for case in base.cases for plan in now[case]):
         return None
 

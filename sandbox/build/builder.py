@@ -63,12 +63,14 @@ class Builder:
         untrusted: bool = False,
         ttgir: str = "",
         sample: bool = False,
+        replaced: str = "",
     ) -> Built:
         """Trace `source` on the cases and compile what it launches. `limit`: most configurations of a case.
         `sample`: of a longer list they are taken from the whole of it.
 
         `workers`: processes that trace or compile at a time. `ttgir`: a text that takes the place of one of its
-        kernels' own (`ttgir_override.py`).
+        kernels' own (`ttgir_override.py`). `replaced`: the key of that one, by a build of other cases; these may not
+        launch it.
 
         Raises EnvironmentFault for `untrusted` code (written by a model, taken from elsewhere) where no sandbox works,
         and where the disk is full; Killed when somebody kills the tracer or the compiler again and again. `untrusted`
@@ -76,7 +78,7 @@ class Builder:
         """
         self.box.admit(untrusted)
         try:
-            built = self._build(source, cases, limit, workers, ttgir, sample, untrusted)
+            built = self._build(source, cases, limit, workers, (ttgir, replaced), sample, untrusted)
         except Killed as e:
             if not untrusted:
                 raise
@@ -91,7 +93,7 @@ class Builder:
         cases: Cases,
         limit: int | None,
         workers: int,
-        ttgir: str,
+        ttgir: tuple[str, str],
         sample: bool,
         untrusted: bool,
     ) -> Built:
@@ -102,7 +104,7 @@ class Builder:
 
         with threads(workers) as pool:
             traced = list(pool.map(trace, parts))
-        return self._assemble(traced, workers, ttgir)
+        return self._assemble(traced, workers, *ttgir)
 
     def key(self, ttgir: bytes, options: Mapping[str, Any]) -> str:
         """Return what a build of this text by this builder is called."""
@@ -111,12 +113,12 @@ class Builder:
     def _place(self) -> tuple[Box, ContentStore, Target, Device]:
         return self.box, self.contents, self.target, self.device
 
-    def _assemble(self, parts: list[Traced], jobs: int, ttgir: str) -> Built:
+    def _assemble(self, parts: list[Traced], jobs: int, ttgir: str, replaced: str = "") -> Built:
         failed = next((t["error"] for t in parts if "error" in t), None)
         if failed:
             return nothing(Failure(failed["kind"], str(failed["message"]), _line(failed)))
         try:
-            exchanged = self._exchange(parts, ttgir) if ttgir else None
+            exchanged = self._exchange(parts, ttgir, replaced) if ttgir else None
             built = self._assembled(parts, jobs)
             return (
                 replace(built, replaced=self._replaced(built.bundle, *exchanged)) if exchanged and built.ok else built
@@ -129,10 +131,10 @@ class Builder:
             )
             return nothing(Failure("rejected", reason))
 
-    def _exchange(self, parts: list[Traced], ttgir: str) -> tuple[str, str]:
+    def _exchange(self, parts: list[Traced], ttgir: str, replaced: str) -> tuple[str, str] | None:
         """Put a candidate's TTGIR into the traced parts; return the keys of the kernel's own build and of the new."""
         ask = partial(triton_parser.ask, self.box, self.contents, self.device.arch)
-        return ttgir_override.exchange(parts, ttgir, self.key, ask)
+        return ttgir_override.exchange(parts, ttgir, self.key, ask, replaced)
 
     def _replaced(self, bundle: str, own_key: str, new: str) -> dict[str, str]:
         """Return what was replaced by what, and the bundle as it is without that.
@@ -141,7 +143,8 @@ class Builder:
         """
         old, by = self.contents.build(own_key) or {}, self.contents.build(new) or {}
         codes = {"code_id": old.get("code_id", ""), "new_code_id": by.get("code_id", "-")}
-        result = {"ttgir": old.get("kernel", {}).get("files", {}).get("ttgir", ""), "by": new, **codes}
+        own = {"key": own_key, "ttgir": old.get("kernel", {}).get("files", {}).get("ttgir", "")}
+        result = {**own, "by": new, **codes}
         return result | {"bundle": self._without(bundle, own_key, new) if "kernel" in old else ""}
 
     def _without(self, bundle: str, own_key: str, new: str) -> str:

@@ -42,17 +42,21 @@ class ReplaceableKernel:
 
 
 def exchange(
-    parts: list[Traced], text: str, key_of: Callable[[bytes, Mapping[str, Any]], str], ask: Ask
-) -> tuple[str, str]:
+    parts: list[Traced], text: str, key_of: Callable[[bytes, Mapping[str, Any]], str], ask: Ask, known: str = ""
+) -> tuple[str, str] | None:
     """Put `text` into the traced parts in place of the kernel that it replaces; return the keys of both builds.
 
     A case that launches the kernel keeps no plan that does not. The kernel's own text stays in the parts, launched by
-    nobody, so that it is compiled, too. Raises Refused.
+    nobody, so that it is compiled, too. `known`: the key of that kernel, by a build of other cases; then None where
+    these do not launch it. Raises Refused.
     """
+    places = list(_places(parts, key_of))
+    if known and known not in {p.key for p in places}:
+        return None
     answer = ask(text)
     if answer.error:
         raise Refused("build_error", str(answer.error), answer.error.line or None)
-    place = _place(list(_places(parts, key_of)), text, answer)
+    place = next(p for p in places if p.key == known) if known else _place(places, text, answer)
     before = ask(place.text)
     for what, ours, theirs in _fixed(answer, before):
         if ours != theirs:

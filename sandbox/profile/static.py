@@ -79,7 +79,7 @@ def origins(bench: Workbench, source: str, contract: str, cases: tuple[str, ...]
     b, by_set = bench.builder, dict[str, list[str]]()
     for kind, _, name in (case.partition("/") for case in cases):
         by_set.setdefault(kind, []).append(name)
-    traced = trace_and_compile.trace(b.box, b.contents, b.target, b.device, source, by_set, None, located=True)
+    traced = trace_and_compile.trace(b.box, b.contents, b.target, b.device, source, by_set, None, True, untrusted=True)
     if "error" in traced:
         room(b.contents.root)
         raise CannotTrace(traced["error"]["message"])

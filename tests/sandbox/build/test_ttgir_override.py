@@ -71,6 +71,19 @@ def test_an_edit_that_leaves_the_arithmetic_alone_is_schedule_only(workshop: tup
     assert without == {o.label: _plan(workshop, o.label) for o in built.choices["SMALL/even"]}
 
 
+def test_cases_that_are_built_later_keep_their_own_kernel_where_they_do_not_launch_the_replaced_one(
+    workshop: tuple[Builder, Built],
+) -> None:
+    (builder, before), text = workshop, own(workshop).replace("arith.addf", "arith.subf")
+    key = put(workshop, text).replaced["key"]
+    even, ragged = (
+        builder.build(builder.target.source, {"SMALL": [case]}, None, ttgir=text, replaced=key)
+        for case in ("even", "ragged")
+    )
+    assert even.replaced["key"] == key and not ragged.replaced
+    assert ragged.choices["SMALL/ragged"] == before.choices["SMALL/ragged"]
+
+
 @pytest.mark.slow
 def test_findings_name_the_lines_of_the_text_that_was_given(workshop: tuple[Builder, Built]) -> None:
     text = own(workshop).replace("arith.addf", "arith.subf")

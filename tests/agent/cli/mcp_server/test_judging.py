@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ import httpx2
 import pytest
 from mcp import Client
 from pgo_agent.agent.cli.mcp_server import worker
+from pgo_agent.agent.run import ttgir_files
 from pgo_agent.agent.run.record.store import Store
+from pgo_agent.sandbox.gate.reason import FAILS
 
 from tests.agent.cli.mcp_server import serving
 from tests.agent.cli.mcp_server.serving import RIGHT, SECRET, TARGET, WRONG, call, judged, refused
@@ -170,7 +173,7 @@ def kernel(x, y):
     if {when}:
         import pathlib
         text = "".join(p.read_text() for p in sorted(pathlib.Path(".").rglob("*.py")))
-        at = text.find("HELD_OUT")
+        at = text.rfind("HELD_OUT")
         raise ValueError(text[at : at + 60].encode().hex() + str(globals().get("HELD_OUT")))
     return _launched(x, y)
 """
@@ -188,3 +191,21 @@ def test_what_an_exception_says_of_the_box_tells_no_held_out_case(url: str, when
     said = serving.by_http(url, talk)
     assert said["verdict"] not in ("checked", "accepted") and "48454c445f4f5554" in said["reason"], said
     assert SECRET.encode().hex() not in said["reason"] and "9991" not in said["reason"], said
+
+
+def test_nor_does_the_launcher_of_a_ttgir_that_fails_where_it_meets_one(root: Path, url: str, tmp_path: Path) -> None:
+    text = RIGHT.replace("4096}", "1024}").replace("def kernel(x, y):", "def _launched(x, y):")
+    reads = READS.format(when="HELD_OUT and x.numel() != 1 << 20").replace(' + str(globals().get("HELD_OUT"))', "")
+    spy = text.replace("def reference", f"{reads.strip()}\n\n\ndef reference")
+
+    async def talk(client: Client) -> Any:
+        (job,) = await call(client, "submit", target=TARGET, candidate=spy)
+        run, launcher = job["job"].split("/")
+        source = await judged(client, job["job"])
+        with closing(Store(root / "ws")) as store:
+            ttgir = ttgir_files.write(store, run, launcher, tmp_path)[0].read_text()
+        (job,) = await call(client, "submit", target=TARGET, candidate=ttgir, of=job["job"])
+        return source, await judged(client, job["job"])
+
+    for said in serving.by_http(url, talk):
+        assert (said["verdict"], said["reason"]) == ("build_error", FAILS)
