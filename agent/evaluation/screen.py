@@ -113,15 +113,14 @@ def known_code(ctx: Context, candidate: Candidate) -> Judgement | None:
 
 
 def _dominated(built: Built, base: Baseline) -> Judgement | None:
-    """Static pruning: `slower` if every new configuration of every case spills or serializes and the best known does
-    not."""
+    """Static pruning: `slower` if every new configuration of every case spills or serializes and the kernel as tuned
+    does not."""
     reasons = []
     for case in base.cases:
         grid = {p.plan_id for p in base.of_case(case)}
         best = next(p.statics for p in base.points if p.plan_id == base.tuned[case].plan_id)
         for choice in (c for c in built.choices[case] if c.plan_id not in grid):
-            pairs = zip(built.statics_of(choice), best, strict=False)
-            reasons.append(next((r for ours, theirs in pairs if (r := cost_model.dominated(ours, theirs))), ""))
+            reasons.append(cost_model.dominated(built.statics_of(choice), best))
     if reasons and all(reasons):
         return Judgement(Verdict.SLOWER, "static", plain(f"pruned before GPU time: {reasons[0]}"))
     return None

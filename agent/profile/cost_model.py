@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pgo_agent.sandbox.bundle.documents import Static
 from pgo_agent.sandbox.devices import Device
 
 BLOCKS_SM = 32  # most resident blocks of one SM
@@ -18,6 +19,7 @@ RESERVED_SHARED = 1024  # bytes of shared memory that the system reserves for ea
 SCHEDULERS, MUFU_LANES = 4, 16  # of one SM, per cycle (CUDA programming guide)
 CYCLES_INSTRUCTION, CYCLES_BARRIER = 1.5, 200.0  # fitted: cost of the dependent chain of one warp
 SHALLOW, SPILLED_BYTE = 1.2, 0.001  # fitted: fewer than three stages; each byte spilled
+SPILLED_MORE = 256  # bytes, over all kernels of a case
 ATTAINED = 0.68  # fitted: covers what the model leaves out
 SERIALIZED = frozenset({"C7510", "C7511", "C7512", "C7513", "C7514", "C7515", "C7516"})
 
@@ -55,14 +57,22 @@ def symptoms(static: Mapping[str, Any]) -> list[str]:
     return texts
 
 
-def dominated(static: Mapping[str, Any], best: Mapping[str, Any]) -> str:
-    """Return why a build is not worth GPU time beside `best` of the same kernel; empty if it may be."""
-    spilled, other = static["spill_store_bytes"], best["spill_store_bytes"]
-    if spilled > other + 256:
-        return f"spills {spilled} bytes, the incumbent {other}"
-    if SERIALIZED & set(static["notes"]) and not SERIALIZED & set(best["notes"]) and spilled > other:
-        return f"ptxas serializes its tensor instructions ({', '.join(static['notes'])}) and it spills"
+def dominated(statics: Sequence[Static], best: Sequence[Static]) -> str:
+    """Return why a build of all kernels of a case is not worth GPU time beside `best`; empty if it may be."""
+    ours, theirs = ([s for n, s in enumerate(side) if s not in side[:n]] for side in (statics, best))
+    spilled, other = (sum(s["spill_store_bytes"] for s in side) for side in (ours, theirs))
+    if spilled > other + SPILLED_MORE:
+        where = ", ".join(f"{s['name']} {s['spill_store_bytes']}" for s in ours if s["spill_store_bytes"])
+        bound = f"what spills over {SPILLED_MORE} bytes more is not timed"
+        return f"spills {spilled} bytes ({where}), the tuned kernel {other}: {bound}"
+    serialized = sorted(serializing(statics))
+    if serialized and not serializing(best) and spilled > other:
+        return f"ptxas serializes its tensor instructions ({', '.join(serialized)}) and it spills"
     return ""
+
+
+def serializing(statics: Sequence[Static]) -> set[str]:
+    return {note for s in statics for note in s["notes"]} & SERIALIZED
 
 
 def loading(statics: Sequence[Mapping[str, Any]]) -> str:
