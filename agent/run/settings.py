@@ -252,6 +252,14 @@ def flag(name: str) -> str:
     return OPTIONS[name].flag or f"--{'no-' if DEFAULTS[name] is True else ''}{name.replace('_', '-')}"
 
 
+def arguments(asked: RunSettings, command: Command) -> list[str]:
+    """Return the settings as the command line of a command takes them, those that are not the defaults."""
+    taken = {n: getattr(asked, n) for n, o in OPTIONS.items() if command in o.commands}
+    changed = {n: value for n, value in taken.items() if value != DEFAULTS[n]}
+    values = {n: v if isinstance(v, tuple) else (v,) for n, v in changed.items()}
+    return [w for n, each in values.items() for v in each for w in ((flag(n),) if v is True else (flag(n), str(v)))]
+
+
 def stored_as(name: str) -> str:
     """Return the key of a setting in the record of a run; empty for one that is not stored there."""
     option = OPTIONS.get(name)

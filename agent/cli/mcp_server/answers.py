@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pgo_agent.agent import text
+from pgo_agent.agent.cli.mcp_server import built_kernels
 from pgo_agent.agent.evaluation import coverage_text
 from pgo_agent.agent.run import incumbent
 from pgo_agent.agent.run.record import pending, user_requests
@@ -27,6 +28,7 @@ from pgo_agent.sandbox.judge.timing.bootstrap import Interval
 
 SIDES = ("incumbent", "shipped", "tuned")
 NO_GPU = "nothing is measured: no GPU is used"
+SPILLS = "it spills: `profile` with candidate=JOB says at which lines the registers are live"
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ class Result:
     over: dict[str, Ratio]  # incumbent, shipped, tuned -> how many times faster in the geometric mean, if it was timed
     by_case: dict[str, float]  # public case -> how many times faster than the incumbent
     checked: str  # what was looked at, of how much
+    kernels: list[str]  # what each was compiled to: registers, shared memory, spilled bytes, notes of ptxas
     note: str
 
 
@@ -104,7 +107,9 @@ def result(store: Store, job: str) -> Result:
     if candidate is None or candidate.verdict is None:
         so_far = status(store, job, "")
         why = so_far.doing if so_far.state == "failed" else "there is no verdict yet: call again"
-        return Result(job, so_far.state, None, None, why, {}, {}, "", "")
+        return Result(
+            job, so_far.state, None, None, why, {}, {}, "", built_kernels.lines(candidate) if candidate else [], ""
+        )
     evidence = store.evidence(run.id, candidate.id)
     weights = run.baseline.weights if run.baseline else None
     measured = run.baseline is not None and run.baseline.environment is not None
@@ -117,7 +122,8 @@ def result(store: Store, job: str) -> Result:
         {side: ratio for side in SIDES if (ratio := _over(evidence, side, weights))},
         {case.split("/", 1)[1]: round(x, 4) for case, x in incumbent.gains(evidence).items()},
         coverage_text.of(evidence).public.said(),
-        "" if measured else NO_GPU,
+        built_kernels.lines(candidate),
+        "; ".join(filter(None, ("" if measured else NO_GPU, SPILLS if _spills(candidate) else ""))),
     )
 
 
@@ -194,6 +200,10 @@ def as_text(report: RunReport) -> str:
     over = [f"{r.middle:.3f}x [{r.low:.3f}, {r.high:.3f}] of {name}" for name, r in report.against.items()]
     gained = f"winner {report.winner}: {', '.join(over)}" if report.winner else "no winner so far"
     return "\n".join([f"run {report.run} of {report.target}: {report.state}", gained, *report.candidates]) + "\n"
+
+
+def _spills(c: Candidate) -> bool:
+    return c.built is not None and any(s["spill_store_bytes"] for s in c.built.statics.values())
 
 
 def _over(evidence: Mapping[str, Any], side: str, weights: Mapping[str, float] | None) -> Ratio | None:

@@ -15,17 +15,17 @@ from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ResourceError
 from pgo_agent.agent import kernel_part, version
 from pgo_agent.agent import text as printable
-from pgo_agent.agent.cli.mcp_server import answers, confirmation, submissions, worker
+from pgo_agent.agent.cli.mcp_server import answers, confirmation, submissions, submitted_file, worker
 from pgo_agent.agent.cli.mcp_server.slow import Commands, Said
 from pgo_agent.agent.cli.mcp_server.tool_errors import told
 from pgo_agent.agent.llm import templates
 from pgo_agent.agent.proposal import lessons
-from pgo_agent.agent.run import incumbent, judge_choice
+from pgo_agent.agent.run import incumbent, judge_choice, settings
 from pgo_agent.agent.run.record import history, user_requests
 from pgo_agent.agent.run.record.run import Run
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.record.user_requests import Kind
-from pgo_agent.agent.run.settings import STATES, RunSettings
+from pgo_agent.agent.run.settings import STATES, Command, RunSettings
 from pgo_agent.sandbox import target as contract
 from pgo_agent.sandbox.errors import UsageFault
 
@@ -125,16 +125,25 @@ class Tools:
 
     @told
     def profile(
-        self, target: str, candidate: str = "", code: bool = True, passes: str = "static", wait_seconds: float = WAIT
+        self,
+        target: str,
+        candidate: str = "",
+        configuration: str = "",
+        code: bool = True,
+        passes: str = "static",
+        wait_seconds: float = WAIT,
     ) -> Said:
         """Say what a kernel costs and where, line by line; with code, its TTGIR as readable pseudo-code with costs.
 
-        candidate: the job of a candidate; default: the kernel as shipped. passes: static needs no GPU;
-        static,timeline,counters adds clocks inside of the kernel and Nsight Compute's counters, on a GPU. It may take a
-        minute.
+        candidate: the job of a candidate (RUN/ID); default: the kernel as shipped. configuration: as `result` lists it
+        in brackets, 'BLOCK=64 num_warps=4 num_stages=2'; default: the best known of the kernel as shipped, the first
+        of a candidate's. passes: static needs no GPU; static,timeline,counters adds clocks inside of the kernel and
+        Nsight Compute's counters, on a GPU. It may take a minute.
         """
-        file = self._written(candidate) if candidate else self._file(target)
+        file = submitted_file.written(self.store, candidate, self.asked) if candidate else self._file(target)
         arguments = ["profile", str(file), "--passes", passes, "--store", str(self.store.root.resolve())]
+        arguments += settings.arguments(self.asked, Command.PROFILE)
+        arguments += ["--config", configuration] if configuration else []
         return self.commands.run([*arguments, *(["--code"] if code else [])], _seconds(wait_seconds))
 
     @told
@@ -183,18 +192,6 @@ class Tools:
     def _status(self, job: str) -> answers.Job:
         submissions.work(self.store)
         return answers.status(self.store, job, self._doing(job.partition("/")[0]))
-
-    def _written(self, job: str) -> Path:
-        """Return a file with the text of a candidate. Raises UsageFault for an unknown job, and for TTGIR."""
-        _, found = answers.found(self.store, job)
-        if found is None:
-            raise UsageFault("that candidate is not proposed yet", "ask for its status first")
-        if found.kind == "ttgir":
-            raise UsageFault("TTGIR by itself has no profile here", "profile the kernel that it replaces")
-        path = self.store.root.resolve() / "submitted" / f"{found.id}.py"
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(found.source)
-        return path
 
     def _open(self, name: str, ctx: Context[Any]) -> Run:
         run = submissions.run_of(self.store, self._file(name), self.asked, _who(ctx), self.idle)

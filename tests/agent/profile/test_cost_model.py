@@ -11,8 +11,8 @@ LOOP = {"all": 493, "tensor_flops": 4194304, "mufu": 66, "barriers": 2}
 
 def build(**changes: Any) -> Any:
     base = {
-        "name": "_fwd", "registers": 232, "shared": 229376, "spill_store_bytes": 0, "notes": [], "dots": 2, "pipeline_depth": 3,
-        "loop_flops": 8388608, "sass": {"HGMMA": 16, "all": 1344, "loop": LOOP},
+        "name": "_fwd", "registers": 232, "shared": 229376, "spill_store_bytes": 0, "notes": [], "dots": 2,
+        "pipeline_depth": 3, "loop_flops": 8388608, "sass": {"HGMMA": 16, "all": 1344, "loop": LOOP},
     }  # fmt: skip
     return base | changes
 

@@ -24,6 +24,15 @@ WRONG = ADD.replace("+ tl.load(y_ptr", "- tl.load(y_ptr")
 RIGHT = ADD.replace('{"BLOCK": 2048}, num_warps=8', '{"BLOCK": 4096}, num_warps=8')
 SECRET = "odd"  # the held-out case, whose name no agent may hear
 TOKEN = "a token of the test"
+READS = """
+def kernel(x, y):
+    if {when}:
+        import pathlib
+        text = "".join(p.read_text() for p in sorted(pathlib.Path(".").rglob("*.py")))
+        at = text.rfind("HELD_OUT")
+        raise ValueError(text[at : at + 60].encode().hex() + str(globals().get("HELD_OUT")))
+    return _launched(x, y)
+"""  # a launcher that says what the box holds
 Talk = Callable[[Client], Awaitable[Any]]
 
 

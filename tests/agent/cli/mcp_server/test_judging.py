@@ -17,7 +17,7 @@ from pgo_agent.agent.run.record.store import Store
 from pgo_agent.sandbox.gate.reason import FAILS
 
 from tests.agent.cli.mcp_server import serving
-from tests.agent.cli.mcp_server.serving import RIGHT, SECRET, TARGET, WRONG, call, judged, refused
+from tests.agent.cli.mcp_server.serving import READS, RIGHT, SECRET, TARGET, WRONG, call, judged, refused
 
 
 @pytest.fixture(scope="module")
@@ -166,17 +166,6 @@ def test_what_was_submitted_is_judged_when_client_and_server_are_killed(tmp_path
     assert store.candidate(run, candidate).verdict == "wrong"
     serving.kill(root, worker.MODULE)
     store.close()
-
-
-READS = """
-def kernel(x, y):
-    if {when}:
-        import pathlib
-        text = "".join(p.read_text() for p in sorted(pathlib.Path(".").rglob("*.py")))
-        at = text.rfind("HELD_OUT")
-        raise ValueError(text[at : at + 60].encode().hex() + str(globals().get("HELD_OUT")))
-    return _launched(x, y)
-"""
 
 
 @pytest.mark.parametrize("when", ["True", "x.numel() == 2048"], ids=["traced", "interpreted"])
