@@ -26,6 +26,7 @@ from pgo_agent.agent.cli.options import (
     SecondsOption,
     StoreOption,
 )
+from pgo_agent.agent.cli.patches import patches
 from pgo_agent.agent.cli.records import records
 from pgo_agent.agent.cli.session.command import session
 from pgo_agent.agent.cli.settings_options import with_changes, with_settings
@@ -242,6 +243,7 @@ def doctor(json_lines: JsonOption = False) -> None:
 
 
 app.command(epilog="Exit codes: 0 ended, 2 usage, 3 environment.")(mcp)
+app.add_typer(patches)
 app.add_typer(records)
 app.add_typer(evals, name="eval")
 

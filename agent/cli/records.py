@@ -159,6 +159,9 @@ def apply(
     to_source: Annotated[
         bool, typer.Option("--to-source", help="Into the file that `init FILE -- PROGRAM` took the target from.")
     ] = False,
+    dispatch: Annotated[
+        bool, typer.Option("--dispatch", help="What `dispatch RUN` has proven: winners behind guards, else your own.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     store: StoreOption = WORKSPACE,
 ) -> None:
@@ -166,7 +169,7 @@ def apply(
     from pgo_agent.agent.commands import apply as applying
 
     with runner.faults(), runner.opened(store) as opened:
-        change = applying.plan(opened, run, candidate, to_source)
+        change = applying.plan(opened, run, candidate, to_source, dispatch)
         print(change.diff, end="")
         if not yes and not (sys.stdin.isatty() and typer.confirm("Write this?", err=True)):
             print("nothing was written; --yes writes without asking", file=sys.stderr)

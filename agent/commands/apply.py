@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pgo_agent.agent.commands import origins
+from pgo_agent.agent.commands.dispatch import command
+from pgo_agent.agent.run.dispatch import Proof
 from pgo_agent.agent.run.record.candidate import Candidate
 from pgo_agent.agent.run.record.run import Run
 from pgo_agent.agent.run.record.run_summary import MeasuredRun
@@ -46,13 +48,18 @@ class Change:
         return "".join(difflib.unified_diff(self.old.splitlines(True), self.new.splitlines(True), *names))
 
 
-def plan(store: Store, name: str, candidate: str | None, to_source: bool = False) -> Change:
+def plan(store: Store, name: str, candidate: str | None, to_source: bool = False, dispatch: bool = False) -> Change:
     """Return the change that applying a candidate (by default the run's winner) would make. `to_source`: in the file
-    that `init` took the target from.
+    that `init` took the target from. `dispatch`: not a candidate, but what `pgo-agent dispatch` has proven of the run.
 
     Raises UsageFault when there is no accepted candidate, TargetMoved when the file is not what the run was about.
     """
     run = store.run(name)
+    if dispatch:
+        if candidate:
+            raise UsageFault("--dispatch is of all winners of a run", "name the run alone")
+        proof, text = command.kept(store, run.id)
+        return _change(store.run(proof.run), text, _proven(proof), to_source)
     chosen = store.candidate(run.id, candidate) if candidate else _winner(store, run)
     if chosen.verdict != "accepted":
         raise UsageFault(f"candidate {chosen.id} is {chosen.verdict or 'not judged'}, not accepted",
@@ -60,14 +67,18 @@ def plan(store: Store, name: str, candidate: str | None, to_source: bool = False
     if chosen.kind == "ttgir":
         printed = f"`pgo-agent show {run.id} {chosen.id[:8]} --source` prints it, for `ir_override=` of a launch"
         raise UsageFault(f"candidate {chosen.id} is TTGIR, which no Triton source says", printed)
+    return _change(run, chosen.source, _message(run, chosen), to_source)
+
+
+def _change(run: Run, source: str, message: str, to_source: bool) -> Change:
     path = Path(run.target)
     current = _read_target(path)
     if current.digest != run.digest:
         raise TargetMoved(f"{path} changed since run {run.id} began", "start a new run on it, or restore the file")
-    if not target.same_contract(chosen.source, current.source):
-        raise UsageFault(f"candidate {chosen.id} changes reference, inputs or cases", "only the kernel part is applied")
-    written = origins.changed(current, chosen.source) if to_source else (path, current.source, chosen.source)
-    return Change(*written, _message(run, chosen))
+    if not target.same_contract(source, current.source):
+        raise UsageFault("the candidate changes reference, inputs or cases", "only the kernel part is applied")
+    written = origins.changed(current, source) if to_source else (path, current.source, source)
+    return Change(*written, message)
 
 
 def write(change: Change) -> Path:
@@ -158,6 +169,15 @@ def _message(run: Run, c: Candidate) -> str:
         verdict.append(f"{env.gpu}, driver {env.driver}, torch {env.torch}")
     lines += verdict
     return "\n".join(lines) + "\n"
+
+
+def _proven(proof: Proof) -> str:
+    """Return the message of a commit that brings a dispatch."""
+    lines = [f"{Path(proof.target).stem}: faster kernels behind guards", "", f"proven on {proof.gpu}: {proof.said}"]
+    for i, region in enumerate(proof.regions, 1):
+        timed = [f"{case} {r[1]:.3f}x" for case, r in region.cases.items() if r]
+        lines += ["", f"region {i}: {region.move}, {', '.join(timed)}", f"if {region.guard}"]
+    return "\n".join([*lines, "", f"run {proof.run}, judged in run {proof.judged}"]) + "\n"
 
 
 def _git(folder: Path, *args: str, text: str | None = None, env: dict[str, str] | None = None) -> str:

@@ -37,6 +37,7 @@ class Command(StrEnum):
     INIT = "init"
     RESUME = "resume"
     PROFILE = "profile"
+    DISPATCH = "dispatch"
     MCP = "mcp"  # the runs that a server opens
     EVAL = "eval"  # gate and mutants
     PLAN = "eval of a plan"  # ablation and nightly
@@ -47,7 +48,7 @@ GOING_ON = SEARCH | {Command.MCP, Command.RESUME}  # a run that goes on may get 
 CHECK_ALONE = frozenset({Command.CHECK})
 JUDGE = SEARCH | CHECK_ALONE | {Command.MCP}
 EVERY = frozenset(Command) - {Command.RESUME}  # a run that goes on has most of it already
-EVERYWHERE = EVERY - {Command.INIT}  # which compiles for the device of this machine
+EVERYWHERE = EVERY - {Command.INIT, Command.DISPATCH}  # which compile for this machine's device, and a run's
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ class RunSettings:
         str | None,
         Option(
             "GPUs of this machine, by index or UUID, as nvidia-smi lists them.",
-            EVERYWHERE | {Command.RESUME},
+            EVERYWHERE | {Command.RESUME, Command.DISPATCH},
             metavar="0,1",
             unset="all visible",
             of_machine=True,

@@ -6,12 +6,16 @@ seconds. Names of kernels stand in TTGIR: what differs here may still be the sam
 """
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pgo_agent.sandbox.build import trace_and_compile
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.build.trace_and_compile import Cases, Traced, TracedPlan
+from pgo_agent.sandbox.bundle import decode
 from pgo_agent.sandbox.bundle.store import canonical
+from pgo_agent.sandbox.errors import BadBundle
+from pgo_agent.sandbox.json_codec import JsonObject
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,16 @@ class Fingerprint:
 
 
 UNKNOWN = Fingerprint({})
+
+
+@dataclass(frozen=True)
+class CaseLaunches:
+    """What a source does in one case."""
+
+    parameters: JsonObject  # of the case
+    inputs: JsonObject  # that the launcher was given; empty where it failed
+    hashes: tuple[str, ...]  # one for each configuration, sorted
+    error: str = ""  # of the first configuration that failed; empty: none did
 
 
 def taken(builder: Builder, source: str, cases: Cases, untrusted: bool) -> Fingerprint:
@@ -41,6 +55,35 @@ def taken(builder: Builder, source: str, cases: Cases, untrusted: bool) -> Finge
         return _read(builder, traced)
     except (KeyError, TypeError, AttributeError, ValueError):
         return UNKNOWN  # the tracer's answer is malformed: the build says so
+
+
+def by_case(builder: Builder, source: str, limit: int) -> dict[str, CaseLaunches]:
+    """Return what a source does in all public cases, at most `limit` configurations of each; nothing if it failed
+    whole.
+
+    Raises what `Builder.build` raises for untrusted code, and Killed.
+    """
+    builder.box.admit(untrusted=True)
+    place = builder.box, builder.contents, builder.target, builder.device
+    traced = trace_and_compile.trace(*place, source, {"CASES": None}, limit, sample=True, untrusted=True)
+    if "error" in traced:
+        return {}
+    try:
+        return dict(_cases(builder, traced))
+    except (BadBundle, KeyError, TypeError, AttributeError, ValueError):
+        return {}  # the tracer's answer is malformed: the build says so
+
+
+def _cases(builder: Builder, traced: Traced) -> Iterator[tuple[str, CaseLaunches]]:
+    keys = {n: builder.key(traced["texts"][n], k["options"]) for n, k in traced["kernels"].items()}
+    for case, entries in traced["traced"]["CASES"].items():
+        failed = next((str(e["error"]["message"]) for e in entries if "error" in e), "")
+        whole = [e for e in entries if "plan" in e]
+        inputs = {decode.kernel_name(n): x for n, x in whole[0]["plan"]["inputs"].items()} if whole else {}
+        for x in inputs.values():
+            decode.value(x)
+        hashes = tuple(sorted(_hash(e, keys) for e in whole))
+        yield case, CaseLaunches(traced["described"]["sets"]["CASES"][case], inputs, hashes, failed)
 
 
 def _read(builder: Builder, traced: Traced) -> Fingerprint:

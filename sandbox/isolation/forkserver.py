@@ -57,6 +57,7 @@ _INTERPRETED = ("torch", *_LAUNCHED, "triton.runtime.interpreter", *_ours(*_SHAR
 LIBRARIES = {
     "pgo_agent.sandbox.tracer": _TRACED,
     "pgo_agent.sandbox.tracer.user_program": _TRACED,
+    "pgo_agent.sandbox.tracer.guard_time": _TRACED,
     "pgo_agent.sandbox.interpreter": _INTERPRETED,
     "pgo_agent.sandbox.interpreter.as_shipped": _INTERPRETED,
     "pgo_agent.sandbox.compiler": _COMPILED,

@@ -19,19 +19,41 @@ LAUNCHER = "kernel"
 def both(own: str, other: str, condition: str) -> str:
     """Return the file `own`, whose launcher runs `other`'s where the condition holds. Raises DoesNotApply."""
     mine = blocks(own)
-    moved = _moved(mine, blocks(other))
+    added, launcher = _brought(mine, other, frozenset())
+    return _joined(mine, added, {condition: launcher})
+
+
+def dispatched(own: str, others: Mapping[str, str], imports: Sequence[str], functions: Sequence[str]) -> str:
+    """Return the file `own` with several others beside it. `others`: a function that says whether a file's launcher is
+    for the arguments -> that file; the first that holds is taken. `functions`: those, and what they use. Raises
+    DoesNotApply."""
+    mine, brought, choices = blocks(own), list[str](), dict[str, str]()
+    for condition, other in others.items():
+        names = frozenset[str]().union(*(b.names for text in brought for b in blocks(text)))
+        added, choices[condition] = _brought(mine, other, names)
+        brought += [b.text for b in blocks(added) if not (b.imports and b.names <= names)]
+    return beside(own, imports, [*brought, *functions], choices)
+
+
+def _brought(mine: Sequence[Block], other: str, taken: frozenset[str]) -> tuple[str, str]:
+    """Return what the other file has beside these blocks, under names that are free, and its launcher's name."""
+    moved = _moved(list(mine), blocks(other))
     names = {n for b in moved if not b.imports for n in b.names}
-    taken = {n for b in mine for n in b.names | b.loads}
-    suffix = next(s for s in ("_rewritten", *(f"_rewritten{i}" for i in range(2, 99))) if not _clash(names, s, taken))
-    added = "".join(b.text if b.imports else _renamed(b.text, names, suffix) for b in moved)
-    return _joined(mine, added, {condition: f"{LAUNCHER}{suffix}"})
+    used = {n for b in mine for n in b.names | b.loads} | taken
+    suffix = next(s for s in ("_rewritten", *(f"_rewritten{i}" for i in range(2, 99))) if not _clash(names, s, used))
+    return "".join(b.text if b.imports else _renamed(b.text, names, suffix) for b in moved), f"{LAUNCHER}{suffix}"
+
+
+def parameters(source: str) -> str:
+    """Return the names that the launcher of a file takes, as they are passed on. Raises DoesNotApply."""
+    return _passed(next(b.text for b in blocks(source) if LAUNCHER in b.names))
 
 
 def beside(own: str, imports: Sequence[str], functions: Sequence[str], choices: Mapping[str, str]) -> str:
     """Return the file `own` with functions beside its kernels. `choices`: a function that says whether another one is
     for the arguments of its launcher, which then calls that. Raises DoesNotApply."""
     mine = blocks(own)
-    bound = {n: b.text.strip() for b in mine for n in b.names}
+    bound = {n: line for b in mine for n, line in _bound(b).items()}
     for line in imports:
         (name,) = (n for b in blocks(line) for n in b.names)
         if bound.get(name, line) != line:
@@ -40,6 +62,17 @@ def beside(own: str, imports: Sequence[str], functions: Sequence[str], choices: 
     lacking = [line for line in imports if line not in bound.values()]
     added = "\n\n\n".join(["\n".join(lacking), *(f.strip() for f in functions)])
     return _joined(mine, added, {f"{condition}({passed})": other for condition, other in choices.items()})
+
+
+def _bound(of: Block) -> dict[str, str]:
+    """Return name -> the statement that binds it and nothing else; for what is no import, all of its text."""
+    result = {n: of.text.strip() for n in of.names}
+    for node in of.nodes:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            for alias in node.names:
+                one = ast.Import([alias]) if isinstance(node, ast.Import) else ast.ImportFrom(node.module, [alias], 0)
+                result[(alias.asname or alias.name).partition(".")[0]] = ast.unparse(one)
+    return result
 
 
 def _joined(mine: list[Block], added: str, choices: Mapping[str, str]) -> str:
