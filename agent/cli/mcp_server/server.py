@@ -5,6 +5,7 @@ Texts here are read by language models: a tool's docstring is its description. W
 """
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,11 @@ from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ResourceError
 from pgo_agent.agent import kernel_part, version
 from pgo_agent.agent import text as printable
-from pgo_agent.agent.cli.mcp_server import answers, confirmation, submissions, submitted_file, worker
+from pgo_agent.agent.cli.mcp_server import answers, cards, confirmation, submissions, submitted_file, worker
 from pgo_agent.agent.cli.mcp_server.slow import Commands, Said
 from pgo_agent.agent.cli.mcp_server.tool_errors import told
-from pgo_agent.agent.llm import templates
 from pgo_agent.agent.proposal import lessons
-from pgo_agent.agent.run import incumbent, judge_choice, settings
+from pgo_agent.agent.run import incumbent, settings
 from pgo_agent.agent.run.record import history, user_requests
 from pgo_agent.agent.run.record.run import Run
 from pgo_agent.agent.run.record.store import Store
@@ -33,13 +33,12 @@ INSTRUCTIONS = """\
 Makes Triton kernels faster and judges whether they are right. Call baselines first, then profile; form one hypothesis;
 submit a changed kernel; ask status and result until there is a verdict. Only `accepted` is faster: right on all cases,
 also on some that you do not see, free of races, and timed twice on a GPU against the best kernel so far. Calls that say
-`working` go on: call again with the same arguments.
+`working` go on: call again with the same arguments. What is known of fast kernels stands in cards: pgo://cards lists
+them, pgo://card/NAME is one. pgo://kernel/NAME is the kernel part of a target, pgo://candidate/RUN/ID that of a
+candidate, pgo://report/RUN a run.
 """
 WAIT, MOST_WAIT = 8.0, 50.0  # seconds that a call waits: by default, and at most
 SHOWN_LESSONS = 40
-CARDS = (
-    "epilogue", "layouts", "persistent", "registers", "softmax", "tma", "warp_specialization", "wgmma_waits",
-)  # fmt: skip
 
 
 class Tools:
@@ -177,13 +176,8 @@ class Tools:
         return found.source if found.kind == "ttgir" else kernel_part.kernel_part(found.source)
 
     def card(self, name: str) -> str:
-        """Knowledge of one thing that makes kernels fast."""
-        if name not in CARDS:
-            raise UsageFault(f"there is no card {printable.line(name, 40)}", f"there are: {', '.join(CARDS)}")
-        judge, device = judge_choice.choose(self.asked)
-        if judge is not None:
-            judge.close()
-        return templates.render(f"cards/{name}", device=device)
+        """Knowledge of one thing that makes kernels fast, by the names that pgo://cards lists."""
+        return cards.text(name, self.store, self.asked)
 
     def report_text(self, run: str) -> str:
         """What a run came to, as text."""
@@ -218,12 +212,16 @@ def made(tools: Tools) -> MCPServer[Any]:
     ):  # fmt: skip
         server.add_tool(tool)
     for uri, read in (
+        ("pgo://cards", cards.listed),
         ("pgo://kernel/{name}", tools.kernel),
         ("pgo://candidate/{run}/{name}", tools.candidate),
         ("pgo://card/{name}", tools.card),
         ("pgo://report/{run}", tools.report_text),
     ):
         server.resource(uri, mime_type="text/plain")(told(read, ResourceError))
+    for name, when in cards.WHEN.items():
+        read = told(partial(tools.card, name), ResourceError)
+        server.resource(f"pgo://card/{name}", name=name, description=when, mime_type="text/plain")(read)
     return server
 
 

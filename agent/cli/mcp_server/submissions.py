@@ -29,11 +29,15 @@ _SEND = "send the whole kernel part, or edits as SEARCH and REPLACE blocks, or t
 
 
 def inside(root: Path, name: str) -> Path:
-    """Return the file of that name in the folder that is served, or of a kernel that ships. Raises UsageFault."""
-    if not name or "\0" in name or len(name) > 1000:
+    """Return the file of that name, `.py` may be left out, in the folder that is served, or of a kernel that ships.
+
+    Raises UsageFault.
+    """
+    if not name or "\0" in name or len(name) > 1000 or any(len(part.encode()) > 250 for part in name.split("/")):
         raise UsageFault("that is no path", "name a file of the folder that is served")
-    path = target_file.locate(Path(name))
-    ships = not Path(name).exists() and path.is_file()
+    named = next((n for n in (name, f"{name}.py") if (root / n).is_file()), name)
+    path = target_file.locate(Path(named))
+    ships = not Path(named).exists() and path.is_file()
     resolved = (path if path.is_absolute() else root / path).resolve()
     if not ships and not resolved.is_relative_to(root.resolve()):
         where = "start `pgo-agent mcp` with --root of a folder that holds it"

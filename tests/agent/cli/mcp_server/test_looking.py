@@ -1,12 +1,17 @@
 """What an agent can look at over MCP: what its candidate was compiled to, and the profile of that."""
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
-from mcp import Client
-from pgo_agent.agent.cli.mcp_server import built_kernels, worker
+from mcp import Client, MCPError
+from pgo_agent.agent.cli.mcp_server import built_kernels, cards, server, worker
+from pgo_agent.agent.run.record.store import Store
+from pgo_agent.agent.run.settings import RunSettings
 
+from tests.agent import facts
 from tests.agent.cli.mcp_server import serving
 from tests.agent.cli.mcp_server.serving import ADD, READS, SECRET, TARGET, call, judged
 
@@ -57,3 +62,44 @@ def test_notes_of_ptxas_are_told_in_words() -> None:
     static: Any = {"name": "_f", "registers": 168, "num_warps": 8, "shared": 64, "notes": ["C7510"]}
     said = built_kernels.said(static | {"spill_store_bytes": 660, "spill_load_bytes": 700}, "as written")
     assert "spills 660 B in stores and 700 B in loads" in said and "C7510 (tensor instructions are serialized)" in said
+
+
+def test_every_card_is_listed_and_can_be_read(tmp_path: Path) -> None:
+    async def talk(client: Client) -> tuple[set[str], str, dict[str, str]]:
+        known = {str(r.uri) for r in (await client.list_resources()).resources}
+        return known, await read(client, "pgo://cards"), {uri: await read(client, uri) for uri in known}
+
+    known, listed, texts = talked(tmp_path, talk)
+    assert {f"cards/{name}" for name in cards.WHEN} == set(facts.names("cards"))
+    assert known == {"pgo://cards", *(line.partition(": ")[0] for line in listed.splitlines())}
+    assert "warpgroup_mma" in texts["pgo://card/gluon"] and "bytes in flight" in texts["pgo://card/memory_bound"]
+
+
+def test_the_kernel_of_a_file_is_read_by_its_name_and_what_is_not_there_is_said(tmp_path: Path) -> None:
+    async def talk(client: Client) -> list[str]:
+        return [await read(client, f"pgo://{what}") for what in ("kernel/add", "kernel/add.py", "kernel/no", "card/no")]
+
+    by_name, by_file, gone, nothing = talked(tmp_path, talk)
+    assert "def kernel(x, y)" in by_name and by_name == by_file
+    assert "there is no file no" in gone and "pgo://cards" in nothing
+
+
+async def read(client: Client, uri: str) -> str:
+    """Return the text of a resource, or of the error."""
+    try:
+        return str(getattr((await client.read_resource(uri)).contents[0], "text", ""))
+    except MCPError as e:
+        return str(e)
+
+
+def talked(root: Path, talk: Callable[[Client], Awaitable[Any]]) -> Any:
+    tools = server.Tools(Store(serving.folder(root) / "ws"), root, RunSettings(judge="cpu"), 60.0)
+
+    async def go() -> Any:
+        async with Client(server.made(tools)) as client:
+            return await talk(client)
+
+    try:
+        return anyio.run(go)
+    finally:
+        tools.store.close()

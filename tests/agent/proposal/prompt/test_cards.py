@@ -45,7 +45,12 @@ def test_cards_are_few_and_each_stands_once(defects: Sequence[Defect], exponenti
 
 def test_where_nothing_stands_out_the_kind_of_kernel_decides() -> None:
     assert cards.chosen([], DOTS, SOFTMAX, 90) == ("wgmma_waits", "warp_specialization", "softmax")
-    assert cards.chosen([], NONE, SOFTMAX, 90) == ("layouts",)
+    assert cards.chosen([], NONE, SOFTMAX, 90) == ("memory_bound", "layouts")
+
+
+def test_what_is_known_of_device_memory_is_for_kernels_without_dots() -> None:
+    assert "memory_bound" in cards.chosen([Defect.OCCUPANCY], NONE, PLAIN, 90)
+    assert "memory_bound" not in cards.chosen([Defect.OCCUPANCY], DOTS, PLAIN, 90)
 
 
 def test_gluon_is_for_dots_and_copies_that_wait_on_hopper_alone() -> None:
