@@ -22,22 +22,26 @@ from pgo_agent.sandbox.gate.reason import NONE, plain
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 
 STAGE = "known"  # of a verdict that comes from an earlier run
+SAME_AS = "same_as"  # in the evidence: the candidate whose code it is
 Plans = frozenset[tuple[str, str]]  # case, and identity of a plan
 
 
 def same_code(ctx: Context, candidate: Candidate) -> Judgement | None:
     """Return `no change` if an earlier candidate of the run brought every plan of this one; else None.
 
-    Faulty candidates do not count: their fault may be in a case that is not built yet.
+    Faulty candidates do not count: their fault may be in a case that is not built yet. Nor do those that are only
+    built: the interpreter, which could not run one text, may run another of the same code.
     """
     launches, brought = launched(ctx.store.contents, candidate), _brought(candidate)
     for c in ctx.store.candidates(ctx.run.id):
         if c.id == candidate.id:
             return None
-        if not c.has_bundle or c.verdict in (*FAULTY, Verdict.VETOED):
+        if not c.has_bundle or c.verdict in (*FAULTY, Verdict.VETOED, Verdict.BUILT):
             continue
         if brought <= _brought(c) or (launches and launches <= launched(ctx.store.contents, c)):
-            return Judgement(Verdict.NO_CHANGE, "build", plain(f"its code is that of candidate {c.id[:8]}"))
+            verdict = f", which is {c.verdict}" if c.verdict else ""
+            why = plain(f"its code is that of candidate {c.id[:8]}{verdict}")
+            return Judgement(Verdict.NO_CHANGE, "build", why, {SAME_AS: c.id})
     return None
 
 

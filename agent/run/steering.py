@@ -201,9 +201,8 @@ def submitted(ctx: Context, generation: int) -> list[NewCandidate]:
 
 def _proposal(body: user_requests.Body) -> Proposal:
     of = str(body["of"])[:8]
-    return Proposal(
-        body["source"], body["kind"], f"{MOVE} of {of}", body.get("note") or f"a person's own, edited from {of}"
-    )
+    move = body.get("move") or f"{MOVE} of {of}"
+    return Proposal(body["source"], body["kind"], move, body.get("note") or f"a person's own, edited from {of}")
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from typing import Any
 from pgo_agent.agent import text
 from pgo_agent.agent.cli.mcp_server import built_kernels
 from pgo_agent.agent.evaluation import coverage_text
+from pgo_agent.agent.evaluation.duplicates import SAME_AS
 from pgo_agent.agent.run import incumbent
 from pgo_agent.agent.run.record import pending, user_requests
 from pgo_agent.agent.run.record.baseline import Baseline
@@ -113,6 +114,7 @@ def result(store: Store, job: str) -> Result:
     evidence = store.evidence(run.id, candidate.id)
     weights = run.baseline.weights if run.baseline else None
     measured = run.baseline is not None and run.baseline.environment is not None
+    notes = _twin(store, run, evidence), "" if measured else NO_GPU, SPILLS if _spills(candidate) else ""
     return Result(
         job,
         "done",
@@ -123,7 +125,7 @@ def result(store: Store, job: str) -> Result:
         {case.split("/", 1)[1]: round(x, 4) for case, x in incumbent.gains(evidence).items()},
         coverage_text.of(evidence).public.said(),
         built_kernels.lines(candidate),
-        "; ".join(filter(None, ("" if measured else NO_GPU, SPILLS if _spills(candidate) else ""))),
+        "; ".join(filter(None, notes)),
     )
 
 
@@ -191,8 +193,8 @@ def line(c: Candidate, not_told: list[str]) -> str:
     """Return a candidate as one line, as an agent may see it."""
     ratio = f" {c.speedup:.3f}x of the incumbent" if c.speedup else ""
     why = (c.why or NONE).for_model(not_told)
-    said = text.line(f"{c.move}: {c.rationale}", 160)
-    return text.line(f"{c.id} by {c.by}: {said}: {c.verdict or 'not judged'}{ratio}: {why}", 600)
+    said = text.line(f"{c.move}: {c.rationale}", 400)
+    return text.line(f"{c.run}/{c.id} by {c.by}: {said}: {c.verdict or 'not judged'}{ratio}: {why}", 2000)
 
 
 def as_text(report: RunReport) -> str:
@@ -200,6 +202,16 @@ def as_text(report: RunReport) -> str:
     over = [f"{r.middle:.3f}x [{r.low:.3f}, {r.high:.3f}] of {name}" for name, r in report.against.items()]
     gained = f"winner {report.winner}: {', '.join(over)}" if report.winner else "no winner so far"
     return "\n".join([f"run {report.run} of {report.target}: {report.state}", gained, *report.candidates]) + "\n"
+
+
+def _twin(store: Store, run: Run, evidence: Mapping[str, Any]) -> str:
+    """Return what became of the candidate whose code one has; empty where it has its own."""
+    name = next((body[SAME_AS] for body in evidence.values() if SAME_AS in body), None)
+    twin = next((c for c in store.candidates(run.id) if c.id == name), None)
+    if twin is None:
+        return ""
+    why = (twin.why or NONE).for_model(hidden(run))
+    return f"of {run.id}/{twin.id}, whose code it is: {twin.verdict or 'no verdict yet'}: {why}"
 
 
 def _spills(c: Candidate) -> bool:

@@ -38,7 +38,7 @@ them, pgo://card/NAME is one. pgo://kernel/NAME is the kernel part of a target, 
 candidate, pgo://report/RUN a run.
 """
 WAIT, MOST_WAIT = 8.0, 50.0  # seconds that a call waits: by default, and at most
-SHOWN_LESSONS = 40
+SHOWN = 40  # candidates of a history
 
 
 class Tools:
@@ -113,12 +113,15 @@ class Tools:
 
     @told
     def history(self, target: str) -> list[str]:
-        """Return what anybody tried on a target in this workspace, and why it failed. Read it before you submit."""
+        """Return what anybody tried on a target in this workspace, and why it failed, the newest first.
+
+        Read it before you submit. A line begins with the job: `result`, `profile` and pgo://candidate/RUN/ID take it.
+        """
         subject = contract.read(self._file(target))
         tried = history.tried(self.store, history.Subject(subject.digest, subject.asked))
         runs = [r for r in self.store.runs() if r.digest == subject.digest]
         not_told = {name for r in runs for name in answers.hidden(r)}
-        return lessons.as_lines(tried, not_told)[-SHOWN_LESSONS:] or ["nothing was tried yet"]
+        return lessons.whole_lines(tried, not_told, SHOWN) or ["nothing was tried yet"]
 
     # looking ----------------------------------------------------------------------------------------------------------
 

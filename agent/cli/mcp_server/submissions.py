@@ -12,6 +12,7 @@ from pgo_agent.agent import text as printable
 from pgo_agent.agent.cli.mcp_server import answers, worker
 from pgo_agent.agent.commands import check, optimize
 from pgo_agent.agent.llm import replies
+from pgo_agent.agent.llm.replies import search_replace, unified_diff
 from pgo_agent.agent.run import incumbent, submissions, target_file
 from pgo_agent.agent.run.record import user_requests
 from pgo_agent.agent.run.record.candidate import candidate_id
@@ -79,6 +80,7 @@ def submit(store: Store, run: Run, text: str, note: str, who: str, of: str) -> l
                 parent=base or incumbent.SHIPPED,
                 of=base or incumbent.SHIPPED,
                 note=printable.line(note, NOTE),
+                move=_move(kind, text, base or incumbent.SHIPPED),
                 author=who,
             )
             user_requests.add(store, run.id, Kind.SUBMIT, body)
@@ -102,6 +104,17 @@ def _read(text: str, subject: Target, source: str) -> list[tuple[str, str]]:
     if not parsed.candidates:
         raise UsageFault("; ".join(parsed.errors) or "no candidate is in it", _SEND)
     return [(c.kind, c.source) for c in parsed.candidates]
+
+
+def _move(kind: str, text: str, of: str) -> str:
+    """Return what was sent, in words."""
+    if kind == "launch":
+        return f"launch configurations of {of[:8]}"
+    if kind == "ttgir":
+        return f"TTGIR of {of[:8]}"
+    if any(search_replace.begins(line) for line in text.splitlines()) or unified_diff.is_diff(text):
+        return f"edit of {of[:8]}"
+    return "whole Gluon kernel" if kind == "gluon" else "whole kernel"
 
 
 def _is_python(text: str) -> bool:

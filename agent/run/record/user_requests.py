@@ -37,6 +37,7 @@ class Body(TypedDict, total=False):
     parent: str
     of: str
     note: str
+    move: str  # what was sent: a whole kernel, an edit of something
     author: str
     name: str
     value: float

@@ -89,6 +89,18 @@ def test_the_same_program_under_other_names_is_the_code_of_the_first(before: Con
     assert (judged.verdict, judged.reason) == (Verdict.NO_CHANGE, f"its code is that of candidate {first.id[:8]}")
 
 
+def test_it_names_the_verdict_of_the_first_and_of_one_that_nothing_checked_it_takes_none(
+    before: Context, built: Built
+) -> None:
+    first = refuse(before, built(before, FIRST), Verdict.SLOWER)
+    judged = screen.verdict(before, built(before, RENAMED))
+    assert judged is not None and judged.reason.endswith(", which is slower")
+    assert judged.evidence[duplicates.SAME_AS] == first.id
+    after = searching.begin(before.store, "after-1")
+    refuse(after, built(after, FIRST), Verdict.BUILT, "interpreter")
+    assert screen.verdict(after, built(after, RENAMED)) is None
+
+
 def test_builds_that_differ_in_names_alone_have_one_ir_and_one_nameless_code(before: Context, built: Built) -> None:
     """The code is what is compared: it stands for the IR, and for the options that no IR holds."""
     found = [built(before, s) for s in (FIRST, RENAMED, OTHER)]

@@ -46,8 +46,12 @@ def results(url: str) -> dict[str, Any]:
             heard.append(said or "")
 
         await client.call_tool("status", {"job": right["job"], "wait_seconds": 20}, progress_callback=progress)
+        known = [await judged(client, job["job"]) for job in (right, wrong)]
+        (again,) = await call(client, "submit", target=TARGET, candidate=f"# the same\n{RIGHT}")
         return {
             "progress": heard,
+            "jobs": [result["job"] for result in known],
+            "again": await judged(client, again["job"]),
             "right": await judged(client, right["job"]),
             "wrong": await judged(client, wrong["job"]),
             "baselines": await call(client, "baselines", target=TARGET),
@@ -81,14 +85,22 @@ def test_the_baselines_name_every_public_case(results: dict[str, Any]) -> None:
     assert [c["case"] for c in results["baselines"]["cases"]] == ["1m", "16m"]
 
 
-def test_history_tells_the_next_agent_what_failed(results: dict[str, Any]) -> None:
-    assert any("wrong" in line for line in results["history"]) and any("Longer blocks" in x for x in results["history"])
+def test_history_tells_the_next_agent_what_failed_by_its_job_and_in_whole_lines(results: dict[str, Any]) -> None:
+    wrong, right = (line for line in results["history"] if line.partition(",")[0] in results["jobs"])
+    assert wrong.startswith(results["wrong"]["job"]) and wrong.endswith(results["wrong"]["reason"])
+    assert "whole kernel (Longer blocks.)" in right and "edit of" not in right
+
+
+def test_the_same_code_under_another_text_is_told_with_the_verdict_of_the_first(results: dict[str, Any]) -> None:
+    again = results["again"]
+    assert again["verdict"] == "no_change" and f"of {results['right']['job']}" in again["note"]
+    assert "checked: right on" in again["note"] and again["reason"].endswith("which is checked")
 
 
 def test_it_is_recorded_as_a_run_of_its_author(root: Path, results: dict[str, Any]) -> None:
     store = Store(root / "ws")
     candidates = store.candidates(results["report"]["run"])
-    assert len(candidates) == 2 and all(c.author.endswith("by MCP") and c.by == c.author for c in candidates)
+    assert len(candidates) == 3 and all(c.author.endswith("by MCP") and c.by == c.author for c in candidates)
     store.close()
 
 
