@@ -27,7 +27,9 @@ REQUIRED = {
     "bytes_moved": "def bytes_moved(case): fewest bytes through device memory",
 }
 IN_PLACE = "IN_PLACE"  # the inputs that kernel() changes
-OPTIONAL = ("TOLERANCE", "NONDETERMINISTIC", "WEIGHTS", "LAUNCH_SPACE", "LIBRARIES", IN_PLACE)
+ORIGINAL = "ORIGINAL"  # the kernel as it stood, as text, where reference() launches that
+AS_IT_STOOD = "compared with the kernel as it stood, no independent reference"
+OPTIONAL = ("TOLERANCE", "NONDETERMINISTIC", "WEIGHTS", "LAUNCH_SPACE", "LIBRARIES", IN_PLACE, ORIGINAL)
 COMPILED = "torch.compile"  # of the reference, as a side of the timing
 # No library's name.
 SIDES = ("shipped", "as shipped", "autotuned", "tuned", "winner", "incumbent", "candidate", "A/A", COMPILED)
@@ -55,6 +57,11 @@ class Target:
     def in_place(self) -> tuple[str, ...]:
         """The inputs that kernel() changes."""
         return _in_place(parse(self.contract, str(self.contract_path)), self.contract_path)
+
+    @property
+    def of_original(self) -> bool:
+        """Whether its reference is the kernel as it stood, and so no independent one."""
+        return any(ORIGINAL in names_of(n) for n in parse(self.contract, str(self.contract_path)).body)
 
     @property
     def digest(self) -> str:

@@ -73,7 +73,7 @@ app.command(epilog=EPILOG)(session)
 def init(
     file: Annotated[
         str, typer.Argument(help="A file with Triton kernels, or an installed module: liger_kernel.ops.rope.")
-    ],
+    ] = "",
     program: Annotated[
         list[str] | None,
         typer.Argument(metavar="[-- PROGRAM]", help="What calls it: -- python test.py, or -- pytest test.py::test_it."),
@@ -86,6 +86,11 @@ def init(
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Default: NAME_target.py, here.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+    trace: Annotated[
+        Path | None,
+        typer.Option("--from-trace", metavar="TRACE", help="A trace of tritonparse: lists its kernels, or takes one."),
+    ] = None,
+    kernel: Annotated[str | None, typer.Option(help="With --from-trace: the kernel to write a target for.")] = None,
     check_: Annotated[bool, typer.Option("--check", help="FILE is a target: say what it lacks, then try it.")] = False,
     minutes: CheckMinutesOption = None,
     *,
@@ -97,11 +102,19 @@ def init(
 
     With a program or --call, that runs in the sandbox on stand-in tensors, without a GPU, and every launch is seen:
     arguments, shapes, results, and what your own check compares with. Without, the file is read and not run. With
+    --from-trace the launches that a model made are listed, or one of its kernels becomes a target. With
     --check a target is put through the gate as it is, and it is said how much of it was checked.
     """
     from pgo_agent.agent.commands.init import command
 
     with runner.faults():
+        if trace is not None:
+            from pgo_agent.agent.commands.traces import command as traces
+
+            traces.start(trace, kernel, output, force, asked)
+            raise typer.Exit
+        if not file:
+            raise typer.BadParameter("name a file with Triton kernels, or a trace with --from-trace")
         if program or call is not None:
             from pgo_agent.agent.commands.init import capture
 

@@ -187,7 +187,8 @@ def settle(ctx: Context, candidate: Candidate, judged: Judgement, speedup: float
     stages = _stages(candidate, judged, seconds)
     open_ = [s for s in stages if s["verdict"] == Verdict.UNDECIDED and judged.verdict != Verdict.UNDECIDED]
     doubts = (plain(f"{s['stage']} could not decide: ") + of_json(s) for s in open_)
-    why = joined("; ", [judged.why, *doubts])
+    beside = [plain(contract.AS_IT_STOOD)] if ctx.target.of_original and judged.coverage != NOTHING else []
+    why = joined("; ", [judged.why, *doubts, *beside])
     covered = {} if judged.coverage == NOTHING else {"coverage": judged.coverage.as_json()}
     judged = replace(judged, why=why, evidence={**judged.evidence, "stages": stages, **covered})
     ctx.store.set_verdict(ctx.run.id, candidate.id, judged, speedup, seconds)

@@ -103,21 +103,14 @@ def _watched(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
 def _facts(ttgir: str, signature: dict[str, Any]) -> dict[str, Any]:
     """Return what a kernel's text says: the arguments that it writes through (`stored`, None where it cannot be read)
     and reads through (`loaded`), and whether it adds floats to memory in any order (`unordered`)."""
-    from pgo_agent.sandbox.ttgir import reader
-    from pgo_agent.sandbox.ttgir.dataflow import Flow
-    from pgo_agent.sandbox.ttgir.tokens import Unreadable
+    from pgo_agent.sandbox.ttgir import argument_uses
 
     names = [n for n, kind in signature.items() if str(kind).startswith(("*", "tensordesc", "nvTmaDesc"))]
-    try:
-        values = Flow(reader.parse(ttgir))
-    except Unreadable:
+    uses = argument_uses.of(ttgir, names)
+    if uses is None:
         return {"stored": None, "loaded": [], "unordered": False}
-    known = values.pointers == len(names)
-    return {
-        "stored": [names[i] for i in values.stored] if known else None,
-        "loaded": [names[i] for i in values.loaded] if known else [],
-        "unordered": any("fadd" in t.op.words for t in values.touches() if t.reads and t.writes),
-    }
+    stored = None if uses.stored is None else list(uses.stored)
+    return {"stored": stored, "loaded": list(uses.loaded), "unordered": uses.unordered}
 
 
 def _run(program: str, args: list[str], files: set[str]) -> None:

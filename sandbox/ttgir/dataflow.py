@@ -87,8 +87,11 @@ class Flow:
 
         What the text leaves unclear may be written through any of them.
         """
-        written = frozenset[int]().union(*(t.roots for t in self.touches() if t.writes))
-        return [n for n, root in enumerate(self._roots.values()) if {root, ANYTHING} & written]
+        return self.reached(frozenset[int]().union(*(t.roots for t in self.touches() if t.writes)))
+
+    def reached(self, roots: frozenset[int]) -> list[int]:
+        """Return the places, among the same, of those that are among these roots, or all for ANYTHING."""
+        return [n for n, root in enumerate(self._roots.values()) if {root, ANYTHING} & roots]
 
     @property
     def loaded(self) -> list[int]:

@@ -37,6 +37,9 @@ class Captured:
     checks: tuple[tuple[Check, str], ...]  # the program's comparisons, with the text of their file
     program: str  # text of the file from which the first call was made; empty: not known
     modules: Modules  # that may be taken into the target
+    original: str = ""  # text with the launcher and all that it needs, which reference() launches; empty: no need of it
+    weights: tuple[int, ...] = ()  # of the calls, by how often they were made; empty: all count alike
+    whose: str = "a program that uses it"  # calls
 
     @property
     def name(self) -> str:
@@ -149,6 +152,11 @@ class Captured:
         given = {t.storage for n, v in call.given.items() if n not in self.changed for t in tensors(v)}
         places = (i for i, t in enumerate(tensors(call.result)) if t.storage not in given and t.elements)
         return [i for i in places if i not in self.expected] if self.expected else []
+
+    @property
+    def inputs(self) -> list[str]:
+        """Arguments that are tensors, or hold some."""
+        return [n for n in self.arguments if tensors(self.calls[0].given[n])]
 
     @property
     def gradients(self) -> list[str]:

@@ -6,7 +6,7 @@ program drew them from, where that was seen.
 
 import ast
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -83,6 +83,8 @@ class Inputs:
         size = f"({', '.join(listed)}{',' if len(listed) == 1 else ''})"
         back = f".permute({', '.join(str(order.index(i)) for i in range(len(order)))})" if moved else ""
         mark = "" if t.contiguous or moved else f"  {render.GUESSED}: its strides were {t.stride} for {t.shape}"
+        if not t.whole and t.values and not _normal(t.values):
+            return f"within({size}, {dtype}, {', '.join(f'{v:.6g}' for v in t.values)}){back}", mark
         if not t.whole:
             return f"normal({size}, {dtype}){back}", mark
         known = t.low is not None and t.high is not None
@@ -118,6 +120,12 @@ class Inputs:
         return f"{text}-{i}" if self.known.by_call[i] in others else text
 
 
+def _normal(values: Sequence[float]) -> bool:
+    """Whether values look like normal numbers with mean 0 and deviation 1."""
+    low, high, mean, std = values
+    return abs(mean) < 0.1 and 0.8 < std < 1.25 and low < -1 and high > 1
+
+
 def _literal(value: object) -> str:
     text = repr(value)
     return f'float("{text}")' if isinstance(value, float) and text.lstrip("-") in ("inf", "nan") else text
@@ -126,7 +134,7 @@ def _literal(value: object) -> str:
 def moved(captured: Captured, known: sizing.Sizes, dtype: str, reference: Sequence[str]) -> list[str]:
     """Return the bytes of each tensor that is read or written, as expressions of a case: the fewest, for no kernel is
     believed to be faster than these take. `reference`: the lines of reference()."""
-    by_size = {s: n for n, s in known.by_call[0].items()}
+    names = _named(captured, known)
 
     def term(t: Tensor, shape: Sequence[str]) -> str:
         of_case = 'getattr(torch, case["dtype"])' if t.dtype == dtype else f"torch.{t.dtype}"
@@ -136,11 +144,26 @@ def moved(captured: Captured, known: sizing.Sizes, dtype: str, reference: Sequen
     own = {t.storage for n, t in given if n.split(".")[0] in captured.changed}
     kept = [(n, t) for n, t in given if t.storage not in own]
     changed = _changed(captured, known, [x for x in given if x not in kept], kept, reference)
-    others = [t for t in captured.outputs if t.storage not in own] + [
-        t for v in (captured.backward.given.values() if captured.backward else ()) for t in tensors(v)
+    others = [(i, t) for i, t in enumerate(captured.outputs) if t.storage not in own] + [
+        (-1, t) for v in (captured.backward.given.values() if captured.backward else ()) for t in tensors(v)
     ]
-    rest = [term(t, [f'case["{by_size[s]}"]' if s in by_size else str(s) for s in t.shape]) for t in others]
+    rest = [term(t, [names(i, axis, s) for axis, s in enumerate(t.shape)]) for i, t in others]
     return [*(term(t, known.shape(n, t)) for n, t in kept), *(term(*c) for c in changed), *rest]
+
+
+def _named(captured: Captured, known: sizing.Sizes) -> Callable[[int, int, int], str]:
+    """Return what gives a size of an output, by its place and axis, as an expression: the name that has that size in
+    every call. The place of what is no output is -1."""
+    by_size = {s: n for n, s in known.by_call[0].items()}
+    given = [captured.given_back(c) for c in captured.calls] if not captured.backward else []
+
+    def name(place: int, axis: int, size: int) -> str:
+        sizes = [c[place].shape[axis] for c in given if 0 <= place < len(c) and axis < len(c[place].shape)]
+        same = [n for n in known.by_call[0] if sizes == [c[n] for c in known.by_call]]
+        found = same[0] if same else by_size.get(size)
+        return f'case["{found}"]' if found else str(size)
+
+    return name
 
 
 def _changed(

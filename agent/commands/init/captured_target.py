@@ -14,14 +14,14 @@ from typing import Any
 
 from pgo_agent.agent.commands import origins
 from pgo_agent.agent.commands.init import cases as sizes
-from pgo_agent.agent.commands.init import inlined, program_text, references, render
+from pgo_agent.agent.commands.init import inlined, original_reference, program_text, references, render
 from pgo_agent.agent.commands.init.captured_calls import Captured
 from pgo_agent.agent.commands.init.captured_inputs import Inputs, flops, moved
 from pgo_agent.agent.commands.init.cases import Guess
 from pgo_agent.agent.commands.init.seen import tensor, tensors
 from pgo_agent.agent.kernel_part import Block, blocks
 from pgo_agent.sandbox.errors import UsageFault
-from pgo_agent.sandbox.target import CONTRACT
+from pgo_agent.sandbox.target import AS_IT_STOOD, CONTRACT
 
 RAGGED = (sizes.LESS, 8, 16, 32)  # by how much guessed sizes differ from even ones: the least that the launcher takes
 
@@ -58,7 +58,7 @@ def write(captured: Captured, to: Path, sizing: Sizing) -> str:
 
 def _origins(captured: Captured, to: Path) -> list[str]:
     modules = captured.modules
-    files = {captured.path, *modules.kernels, *modules.between}
+    files = {f for f in (captured.path, *modules.kernels, *modules.between) if f.is_file()}
     return origins.lines(captured.part, files, to, modules.repository)
 
 
@@ -73,6 +73,10 @@ def _values(captured: Captured, sizing: Sizing) -> dict[str, Any]:
         "path": captured.path.name,
         "launcher": captured.name,
         "calls": f"{count} calls" if count > 1 else "one call",
+        "whose": captured.whose,
+        "original": original_reference.escaped(captured.original),
+        "original_words": AS_IT_STOOD.capitalize(),
+        "weights": list(zip(map(writer.label, range(count)), captured.weights, strict=False)),
         "part": captured.part,
         "torch": any("torch" in b.names for b in captured.needed),
         "function": captured.calls[0].context is not None,
@@ -88,6 +92,7 @@ def _values(captured: Captured, sizing: Sizing) -> dict[str, Any]:
         "bounds": ", ".join(f"{n}={b:g}" for n, b in bounds.items()),
         "dtype": writer.dtype is not None,
         "normal": any("normal(" in text for _, text in inputs),
+        "within": any("within(" in text for _, text in inputs),
         "integers": any("integers(" in text for _, text in inputs),
         "inputs": inputs,
         "cases": [(writer.label(i), writer.case(i)) for i in range(count)],
@@ -185,6 +190,8 @@ def _passed(captured: Captured) -> str:
 
 def _reference(captured: Captured) -> tuple[list[str], str, Mapping[str, float]]:
     """Return the lines of reference(), what it needs beside it, and the tolerance of the program's own check."""
+    if captured.original:
+        return original_reference.lines(captured.name, captured.inputs, _plain_body(captured)), "", {}
     call = captured.calls[0]
     found = captured.expected
     forward = tensors(call.result) or [t for n in captured.changed for t in tensors(call.given.get(n))]

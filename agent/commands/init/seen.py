@@ -26,6 +26,7 @@ class Tensor:
     high: int | None = None
     drawn: bool = False  # its values are random numbers, and nothing was computed with them
     copied: tuple[int, ...] = ()  # storages that its values were copied from, in another type maybe
+    values: tuple[float, ...] = ()  # lowest, highest, mean, standard deviation; empty: not known
 
     @property
     def sources(self) -> frozenset[int]:
@@ -156,6 +157,7 @@ def tensor(value: Any) -> Tensor | None:
         recipe.get("high"),
         bool(recipe),
         tuple(int(s) for s in value.get("copied", ())),
+        tuple(float(f) for f in recipe.get("values", ())),
     )
 
 

@@ -1,0 +1,1 @@
+"""Traces of tritonparse: what a model launched, as targets."""

@@ -1,0 +1,295 @@
+"""Writes a launcher for traced launches of a kernel, and what it was called with, as `init` has them of a program.
+
+What the kernel writes and never reads is allocated; what it reads and writes is given, and changes. Grid and numbers
+are sizes where they are in every launch. Relies on `symbolic.py` for the expressions. What is no size in all launches
+is an argument of its own.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from pgo_agent.agent.commands.init.seen import Call
+from pgo_agent.agent.commands.traces import forms, symbolic
+from pgo_agent.agent.commands.traces.arguments import described
+from pgo_agent.agent.commands.traces.events import Other, Plain, TracedTensor
+from pgo_agent.agent.commands.traces.forms import Form
+from pgo_agent.agent.commands.traces.symbolic import Term, Vector
+
+WIDTH = 112  # columns of a line
+OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+
+
+@dataclass
+class Launcher:
+    """A launcher of one form."""
+
+    form: Form
+    warps: int | None = None  # that the code was compiled for, where that is known
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return "launch_" + self.form.source.function.strip("_")
+
+    # parts ------------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def outputs(self) -> dict[str, str]:
+        """Tensors that it allocates, with the expression that does."""
+        terms = self.form.sizes([n for n in self.form.tensors if n not in self.form.outputs])
+        found = {n: self._allocation(n, terms) for n in self.form.outputs}
+        return {n: text for n, text in found.items() if text} if len(found) < len(self.form.tensors) else {}
+
+    @property
+    def inputs(self) -> list[str]:
+        return [n for n in self.form.tensors if n not in self.outputs]
+
+    @cached_property
+    def changed(self) -> list[str]:
+        """Tensors that it is given and that the kernel may write into."""
+        return [n for n in self.inputs if n in self.form.stored]
+
+    @cached_property
+    def sizes(self) -> list[Term]:
+        return self.form.sizes(self.inputs)
+
+    def _allocation(self, name: str, sizes: Sequence[Term]) -> str:
+        """Return the expression that allocates an output; empty where its shape is no function of sizes."""
+        listed = self.form.tensors[name]
+        shape = self._shape([tuple(t.shape[i] for t in listed) for i in range(len(listed[0].shape))], sizes)
+        if shape is None or not self.form.tensors:
+            return ""
+        others = {n: ts for n, ts in self.form.tensors.items() if n not in self.form.outputs}
+        if not others:
+            return ""
+        same = [n for n, ts in others.items() if all(a.dtype == b.dtype for a, b in zip(ts, listed, strict=True))]
+        exact = [n for n in same if all(a.shape == b.shape for a, b in zip(others[n], listed, strict=True))]
+        dtype = f"{(exact or same)[0]}.dtype" if exact or same else f"torch.{listed[0].dtype}"
+        if len({t.dtype for t in listed}) > 1 and not same:
+            return ""
+        where = f"device={(exact or list(others))[0]}.device, dtype={dtype}"
+        if all(_contiguous(t) for t in listed):
+            return f"torch.empty({_tuple(shape)}, {where})"
+        strides = self._shape([tuple(t.stride[i] for t in listed) for i in range(len(listed[0].shape))], sizes)
+        return f"torch.empty_strided({_tuple(shape)}, {_tuple(strides)}, {where})" if strides is not None else ""
+
+    def _shape(self, vectors: Sequence[Vector], sizes: Sequence[Term]) -> list[str] | None:
+        found = [self._size(v, sizes) for v in vectors]
+        return [f for f in found if f] if all(found) else None
+
+    def _size(self, values: Vector, sizes: Sequence[Term]) -> str:
+        if text := symbolic.find(values, sizes):
+            return text
+        if len(set(values)) == 1:
+            return str(values[0])
+        blocks = [Term(str(v[0]), v) for v in self._blocks.values() if len(set(v)) == 1]
+        return symbolic.grid(values, sizes, blocks)
+
+    @cached_property
+    def _blocks(self) -> dict[str, Vector]:
+        """Compile-time constants that are whole numbers."""
+        constants = self.form.source.constants
+        found = {n: self.form.integers(n) for n in self.form.given[0] if n in constants}
+        return {n: v for n, v in found.items() if v is not None}
+
+    # numbers ----------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def values(self) -> dict[str, str]:
+        """Each parameter of the kernel with what it is given."""
+        return dict(self._values())
+
+    @cached_property
+    def plain(self) -> list[str]:
+        """Numbers that it is given."""
+        return [n for n, text in self.values.items() if text == n and n not in self.form.tensors]
+
+    def _values(self) -> Iterator[tuple[str, str]]:
+        for name in self.form.source.parameters:
+            value = self.form.given[0][name]
+            if isinstance(value, TracedTensor):
+                yield name, self.form.aliases.get(name, name)
+            elif name in self.form.source.constants:
+                yield name, self._constant(name)
+            else:
+                yield name, self._number(name)
+
+    def _number(self, name: str) -> str:
+        first, vector = self.form.given[0][name], self.form.integers(name)
+        if vector is None:
+            plain = isinstance(first, Plain) and type(first.value) in (float, bool)
+            return name if plain else forms.literal(first) if isinstance(first, Plain | Other) else name
+        if "stride" in name.lower() and (text := self._stride(name, vector)):
+            return text
+        if text := symbolic.find(vector, self.sizes):
+            return text
+        return str(vector[0]) if len(set(vector)) == 1 and name not in self.form.counting else name
+
+    def _stride(self, name: str, vector: Vector) -> str:
+        """Return the stride of a tensor: first of one that the number is named after, then of the nearest before it."""
+        order, about = list(self.form.given[0]), name.lower().replace("stride", "").strip("_")
+        before = [n for n in self.form.tensors if order.index(n) < order.index(name)]
+        others = [*reversed(before), *(n for n in self.form.tensors if n not in before)]
+        listed = sorted(others, key=lambda n: not about.startswith(_base(n)))
+        return symbolic.find(vector, symbolic.strides({n: self.form.tensors[n] for n in listed}), 2)
+
+    def _constant(self, name: str) -> str:
+        first, vector = self.form.given[0][name], self._blocks.get(name)
+        if vector is None:
+            return forms.literal(first) if isinstance(first, Plain | Other) else name
+        same, block = len(set(vector)) == 1, forms.setting(name, self.form.source)
+        if not (same and (name in self.form.source.tuned or vector[0] < 2 * symbolic.LARGE)):
+            terms = self._last if same else [*self._last, *self.sizes]
+            power = symbolic.power(vector, terms) if all(n & (n - 1) == 0 for n in vector) else ""
+            if text := (power if block else "") or ("" if block else symbolic.find(vector, terms)) or power:
+                return text
+        return str(vector[0]) if same else self._setting(name, vector)
+
+    @cached_property
+    def _last(self) -> list[Term]:
+        """The last sizes of what it is given."""
+        texts = {f"{n}.shape[{len(self.form.tensors[n][0].shape) - 1}]" for n in self.inputs}
+        return [t for t in self.sizes if t.text in texts]
+
+    def _setting(self, name: str, vector: Vector) -> str:
+        """Return a number that differs between launches: by another one that it goes with, else the most usual."""
+        if by := self._going_with(vector):
+            return by
+        launches = Counter[int]()
+        for value, one in zip(vector, self.form.signatures, strict=True):
+            launches[value] += one.launches
+        usual = launches.most_common(1)[0][0]
+        self.notes.append(f"{name} was {', '.join(map(str, sorted(set(vector))))}: the target always has {usual}")
+        return str(usual)
+
+    def _going_with(self, vector: Vector) -> str:
+        """Return `{1024: 4, 4096: 8}.get(n, 8)` for a last size n that tells the number; empty for none."""
+        for term in sorted((*self._last, *self.sizes), key=lambda t: len(set(t.values))):
+            pairs = set(zip(term.values, vector, strict=True))
+            if len({s for s, _ in pairs}) == len(pairs) <= symbolic.LARGE and len(set(term.values)) > 1:
+                listed = ", ".join(f"{s}: {v}" for s, v in sorted(pairs))
+                return f"{{{listed}}}.get({term.text}, {vector[0]})"
+        return ""
+
+    def _options(self) -> Iterator[tuple[str, str]]:
+        for name in OPTIONS:
+            vector = tuple(s.first.options.get(name, 0) for s in self.form.signatures)
+            if name == "num_warps" and self.warps and len(set(vector)) == 1:
+                vector = (self.warps,) * len(vector)
+            usual = {"num_ctas": 1}.get(name, 0)
+            if any(v not in (0, usual) for v in vector) and all(vector):
+                yield name, str(vector[0]) if len(set(vector)) == 1 else self._setting(name, vector)
+
+    @cached_property
+    def grid(self) -> list[str]:
+        grids = [(*s.first.grid, 1, 1, 1)[:3] for s in self.form.signatures]
+        blocks = [Term(f'meta["{n}"]', v) for n, v in self._blocks.items()]
+        count = max(len(s.first.grid) for s in self.form.signatures)
+        found = list[str]()
+        for i in range(count):
+            vector = tuple(g[i] for g in grids)
+            text = symbolic.grid(vector, self.sizes, blocks) or (str(vector[0]) if len(set(vector)) == 1 else "")
+            if not text:
+                self.notes.append(f"the grid's number {i} is no function of sizes: each case has its own")
+            found.append(text or f"grid{i}")
+        return found
+
+    # the whole --------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def of_grid(self) -> list[str]:
+        return [g for g in self.grid if g.startswith("grid")]
+
+    @cached_property
+    def arguments(self) -> list[str]:
+        return [*self.inputs, *self.plain, *self.of_grid]
+
+    @cached_property
+    def text(self) -> str:
+        """Its text, with the kernel and what that needs."""
+        source = self.form.source
+        lines = [f"{n} = {text}" for n, text in self.outputs.items()]
+        given = [f"{n}={text}" if n in source.constants else text for n, text in self.values.items()]
+        given = _by_name(list(self.values), given, source.constants)
+        given += [f"{n}={text}" for n, text in self._options()]
+        meta = any("meta[" in g for g in self.grid)
+        grid = f"{'lambda meta: ' if meta else ''}{_tuple(self.grid)}"
+        lines += _wrapped(f"{source.function}[{grid}](", given)
+        lines += [f"return {', '.join(self.outputs)}"] if self.outputs else []
+        body = "\n".join(f"    {line}" for line in lines)
+        blocks = source.blocks({source.function})
+        missing = {
+            n: line
+            for n, line in (("torch", "import torch"), ("triton", "import triton"))
+            if not any(n in b.names for b in blocks)
+        }
+        part = "".join(b.text for b in blocks).strip("\n")
+        return "\n".join(missing.values()) + f"\n{part}\n\n\ndef {self.name}({', '.join(self.arguments)}):\n{body}\n"
+
+    @property
+    def calls(self) -> list[Call]:
+        line = next(i for i, text in enumerate(self.text.splitlines(), 1) if text.startswith(f"def {self.name}("))
+        return [self._call(i, line) for i in range(len(self.form.signatures))]
+
+    def _call(self, i: int, line: int) -> Call:
+        one, storages = self.form.signatures[i], {n: k for k, n in enumerate(self.form.tensors)}
+        sizes = {s for n in self.inputs for s in self.form.tensors[n][i].shape}
+        tensors = {n: described(one.ranges[n], storages[n], sizes) for n in self.form.tensors}
+        args: dict[str, object] = {n: tensors[n] for n in self.inputs}
+        args |= {n: {"plain": getattr(one.first.arguments[n], "value", None)} for n in self.plain}
+        args |= {g: {"plain": (*one.first.grid, 1, 1)[int(g[4:])]} for g in self.of_grid}
+        results = [tensors[n] for n in self.outputs]
+        result: Mapping[str, object] = (
+            results[0] if len(results) == 1 else {"list": results, "tuple": True} if results else {"plain": None}
+        )
+        uses, path = self.form.uses, str(self.form.source.path)
+        launch = {
+            "kernel": self.form.source.function,
+            "file": path,
+            "via": [],
+            "line": 0,
+            "grid": one.first.grid,
+            "args": tensors,
+            "constants": sorted(self.form.source.constants),
+            "stored": sorted(self.form.stored),
+            "loaded": [n for n in uses.loaded if n in tensors] if uses else [],
+            "unordered": bool(uses and uses.unordered),
+        }
+        return Call(path, self.name, line, args, dict(result), None, (launch,))
+
+
+def _base(name: str) -> str:
+    return name.lower().removesuffix("_ptr").removesuffix("_pointer").strip("_")
+
+
+def _wrapped(begin: str, parts: Sequence[str]) -> list[str]:
+    """Return a call in lines of at most WIDTH, where it fits."""
+    if len(begin) + len(", ".join(parts)) < WIDTH:
+        return [f"{begin}{', '.join(parts)})"]
+    lines = [""]
+    for part in parts:
+        if len(lines[-1]) + len(part) > WIDTH - 8:
+            lines.append("")
+        lines[-1] += f"{part}, "
+    return [begin, *(f"    {line.rstrip()}" for line in lines), ")"]
+
+
+def _by_name(names: Sequence[str], given: Sequence[str], constants: frozenset[str]) -> list[str]:
+    """Return arguments by position until the first compile-time constant, and by name from there on."""
+    first = next((i for i, n in enumerate(names) if n in constants), len(names))
+    return [text if i < first or "=" in text else f"{names[i]}={text}" for i, text in enumerate(given)]
+
+
+def _contiguous(t: TracedTensor) -> bool:
+    expected = 1
+    for size, stride in zip(reversed(t.shape), reversed(t.stride), strict=True):
+        if size != 1 and stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+def _tuple(parts: Sequence[str]) -> str:
+    return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"

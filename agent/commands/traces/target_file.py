@@ -1,0 +1,87 @@
+"""`pgo-agent init --from-trace TRACE`: lists the kernels of a trace, or writes a target for one of them.
+
+Relies on `captured_target.py` and `guessed_sizes.py` of init for the target: a trace's launches become calls of a
+launcher that is made of them. Nothing of the trace runs here, but in the box, where sizes are tried.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pgo_agent.agent.commands.init import command, program
+from pgo_agent.agent.commands.init.captured_calls import Captured
+from pgo_agent.agent.commands.init.guessed_sizes import Trying
+from pgo_agent.agent.commands.traces import events, forms, sources, summary
+from pgo_agent.agent.commands.traces.events import Compiled, TracedTensor
+from pgo_agent.agent.commands.traces.launcher import Launcher
+from pgo_agent.agent.commands.traces.summary import Kernel, Signature, Trace
+from pgo_agent.agent.run.settings import DEFAULT_DEVICE, RunSettings
+from pgo_agent.sandbox import devices
+from pgo_agent.sandbox.errors import UsageFault
+from pgo_agent.sandbox.isolation import box
+from pgo_agent.sandbox.target import AS_IT_STOOD
+from pgo_agent.sandbox.ttgir import argument_uses
+from pgo_agent.sandbox.ttgir.argument_uses import Uses
+
+
+@dataclass(frozen=True)
+class Written:
+    path: Path
+    kernel: str
+    cases: int
+    notes: tuple[str, ...]
+
+
+def write(trace: Trace, kernel: Kernel, to: Path | None, force: bool, settings: RunSettings) -> Written:
+    """Write the target of a kernel. Raises UsageFault for a kernel that none can be made of, with the reason."""
+    to = to or Path(f"{kernel.name.strip('_').lower()}_target.py")
+    command.refuse(to, Path(kernel.file), force)
+    launcher = made(trace, kernel)
+    form, path = launcher.form, launcher.form.source.path
+    text = launcher.text
+    repository = program.repository(path) if form.source.here else path.parent
+    captured = Captured(
+        path,
+        text,
+        tuple(launcher.calls),
+        None,
+        (),
+        "",
+        form.source.modules(repository, frozenset()),
+        text,
+        tuple(s.launches for s in form.signatures),
+        f"the trace {trace.path.name}",
+    )
+    device = devices.find(settings.device or DEFAULT_DEVICE)
+    tried = Trying(captured, to, box.choose(settings.sandbox, settings.python), device).write()
+    left = [f"{form.left_out} launches of other forms, or beyond {forms.MOST} kinds of sizes, are left out"]
+    notes = [AS_IT_STOOD, *dict.fromkeys(launcher.notes), *(left if form.left_out else []), *tried, *versions(trace)]
+    return Written(to, kernel.name, len(form.signatures), tuple(notes))
+
+
+def made(trace: Trace, kernel: Kernel) -> Launcher:
+    """Return the launcher of a traced kernel. Raises UsageFault where there is none."""
+    keys = {s.first.compiled for s in kernel.signatures.values()} or kernel.compiled
+    found = {c.key: c for c in summary.compilations(trace.path, keys, kernel.name)}
+    if not found:
+        hint = "it was compiled before the trace began: record with an empty TRITON_CACHE_DIR"
+        raise UsageFault(f"the trace has launches of {kernel.name}, but not its source", hint)
+    compiled = next(
+        (found[s.first.compiled] for s in kernel.most if s.first.compiled in found), next(iter(found.values()))
+    )
+    source = sources.of(compiled)
+    uses = _uses(compiled, kernel.most[0]) if kernel.signatures else None
+    return Launcher(forms.chosen(kernel, source, uses), events.warps(compiled))
+
+
+def _uses(compiled: Compiled, one: Signature) -> Uses | None:
+    pointers = [n for n, v in one.first.arguments.items() if isinstance(v, TracedTensor)]
+    return argument_uses.of(compiled.ttgir, pointers) if compiled.ttgir else None
+
+
+def versions(trace: Trace) -> list[str]:
+    """Return what to say of a trace that another Triton made."""
+    import importlib.metadata
+
+    here = importlib.metadata.version("triton")
+    others = sorted(v for v in trace.triton if v.partition("+")[0] != here.partition("+")[0])
+    return [f"the trace is of Triton {', '.join(others)}; here is {here}"] if others else []

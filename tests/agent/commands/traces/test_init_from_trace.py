@@ -1,0 +1,252 @@
+"""`init --from-trace`: a trace of tritonparse is listed, and its kernels become targets.
+
+The trace is of `model_kernels.py`, recorded without a GPU by `record.py`: its launches are real, its values unknown.
+"""
+
+import gzip
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pgo_agent.agent.commands.traces import events, summary, target_file
+from pgo_agent.agent.commands.traces.launcher import Launcher
+from pgo_agent.sandbox import target
+from pgo_agent.sandbox.errors import UsageFault
+
+from tests.agent.command_line import pgo
+
+RECORDED = Path(__file__).with_name("recorded.ndjson.gz")
+AS_IT_STOOD = "compared with the kernel as it stood, no independent reference"
+
+
+def lines() -> list[dict[str, Any]]:
+    return [json.loads(line) for line in gzip.decompress(RECORDED.read_bytes()).splitlines()]
+
+
+def edited(folder: Path, edit: Callable[[dict[str, Any]], object], text: bool = True) -> Path:
+    """The trace with each event changed; those for which `edit` gives False are left out."""
+    events = [e for e in lines() if edit(e) is not False]
+    path = folder / "trace.ndjson"
+    path.write_text("".join(json.dumps(e) + "\n" for e in events))
+    return path
+
+
+def launcher(path: Path, kernel: str) -> Launcher:
+    trace = summary.summarize(path)
+    return target_file.made(trace, trace.named(kernel))
+
+
+def of(event: dict[str, Any], kernel: str) -> bool:
+    return kernel in (event.get("name"), event.get("payload", {}).get("metadata", {}).get("name"))
+
+
+# the list -------------------------------------------------------------------------------------------------------------
+
+
+def test_kernels_are_listed_with_launches_shapes_and_a_share_that_is_called_an_estimate(tmp_path: Path) -> None:
+    done = pgo("init", "--from-trace", RECORDED, cwd=tmp_path)
+    assert done.code == 0, done.err
+    first = next(line.split() for line in done.out.splitlines() if line.startswith("_product"))
+    assert first[:3] == ["_product", "6", "~73%"]
+    assert "float16[1000, 512], float16[512, 2048], float16[1000, 2048] (2)" in done.out
+    assert "ESTIMATE" in done.out
+    assert f"pgo-agent init --from-trace {RECORDED} --kernel _product" in done.out
+
+
+def test_measured_times_in_the_trace_take_the_place_of_the_estimate(tmp_path: Path) -> None:
+    path = edited(tmp_path, lambda e: None)
+    with path.open("a") as file:
+        file.write(json.dumps({"event_type": events.TIMES, "ms": {"_norm": 3.0, "_product": 1.0}}) + "\n")
+    done = pgo("init", "--from-trace", path, cwd=tmp_path)
+    assert done.out.splitlines()[1].split()[:5] == ["_norm", "6", "75%", "3", "ms"]
+    assert "~" not in done.out
+
+
+# targets --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_target_passes_its_check_and_finds_a_wrong_candidate_wrong_without_an_edit(tmp_path: Path) -> None:
+    done = pgo("init", "--from-trace", RECORDED, "--kernel", "_norm", cwd=tmp_path)
+    assert done.code == 0, done.err
+    assert AS_IT_STOOD in done.out
+    path = tmp_path / "norm_target.py"
+    written = target.read(path)
+    assert written.of_original
+    assert "def capped(" in written.source  # the helper that the kernel calls, and its constant
+    assert (
+        'WEIGHTS = {  # launches in the trace\n    "4096-512": 3,\n    "1000-512": 2,\n    "128-512": 1,\n}'
+        in written.source
+    )
+    checked = pgo("init", "--check", path, "--json", cwd=tmp_path)
+    (verdict,) = [e for e in checked.events if e["type"] == "candidate.verdict"]
+    assert (checked.code, verdict["verdict"]) == (0, "no_change"), checked.err
+    assert verdict["reason"].endswith(AS_IT_STOOD)
+    part, contract = written.source.split("# ---", 1)
+    for name, was, now in (("wrong", "capped(x * r)", "capped(x * r * 1.1)"), ("helper", "-LIMIT)", "LIMIT / 30)")):
+        candidate = tmp_path / f"{name}.py"
+        assert was in part
+        candidate.write_text(part.replace(was, now) + "# ---" + contract)
+        judged = pgo("check", candidate, "--target", path, "--json", cwd=tmp_path)
+        assert [e["verdict"] for e in judged.events if e["type"] == "candidate.verdict"] == ["wrong"], name
+
+
+def test_grid_and_numbers_are_sizes_and_an_autotuner_is_replaced_by_what_it_chose() -> None:
+    made = launcher(RECORDED, "_product")
+    text = made.text[made.text.index("def launch_product") :]
+    assert text.startswith("def launch_product(A, B):\n    C = torch.empty((A.shape[0], B.shape[1])")
+    assert '_product[lambda meta: (triton.cdiv(A.shape[0], meta["BLOCK_M"]), triton.cdiv(B.shape[1], ' in text
+    assert "A, B, C, A.shape[0], B.shape[1], A.shape[1], A.stride(0), 1, 1, B.stride(1), C.stride(0), 1" in text
+    assert "BLOCK_M=64" in text and "num_warps=4" in text
+    assert "autotune" not in made.text and "_configs" not in made.text
+    assert made.notes == []
+
+
+def test_what_is_read_and_written_is_given_and_a_number_that_counts_makes_no_case_of_its_own() -> None:
+    made = launcher(RECORDED, "_decay")
+    assert made.arguments == ["P", "G", "rate", "step"]
+    assert (made.changed, made.outputs, len(made.form.signatures)) == (["P"], {}, 1)
+    assert made.form.signatures[0].launches == 6
+    counted = launcher(RECORDED, "_count")
+    assert (counted.changed, counted.calls[0].launches[0]["unordered"]) == (["OUT"], True)
+
+
+def test_values_are_drawn_in_the_range_that_the_trace_has(tmp_path: Path) -> None:
+    def with_figures(event: dict[str, Any]) -> None:
+        if of(event, "_count") and event["event_type"] == "launch":
+            event["extracted_args"]["I"] |= {"min": 3.0, "max": 997.0, "mean": 500.0, "std": 280.0}
+            event["extracted_args"]["OUT"] |= {"min": 0.0, "max": 0.0, "mean": 0.0, "std": 0.0}
+
+    call = launcher(edited(tmp_path, with_figures), "_count").calls[0]
+    assert call.args["I"]["recipe"] == {"low": 3, "high": 1000}  # they nearly reach the size that they are indices into
+    assert call.args["OUT"]["recipe"] == {"values": [0.0, 0.0, 0.0, 0.0]}
+
+
+def test_a_function_alone_is_enough_where_it_calls_nothing_else_and_else_what_is_missing_is_named(
+    tmp_path: Path,
+) -> None:
+    def function_only(event: dict[str, Any]) -> None:
+        if source := event.get("payload", {}).get("python_source"):
+            first, last = source.pop("function_start_line"), source.pop("function_end_line")
+            source["code"] = "\n".join(source["code"].splitlines()[first - 1 : last]) + "\n"
+
+    path = edited(tmp_path, function_only)
+    assert launcher(path, "_decay").text.count("def ") == 2
+    with pytest.raises(UsageFault, match=r"not whole.*missing: capped"):
+        launcher(path, "_norm")
+
+
+def test_the_file_that_the_trace_names_is_taken_where_it_has_the_same_function(tmp_path: Path) -> None:
+    file = tmp_path / "model_kernels.py"
+    file.write_text(Path(__file__).with_name("model_kernels.py").read_text() + "\n# here\n")
+
+    def moved(event: dict[str, Any]) -> None:
+        if source := event.get("payload", {}).get("python_source"):
+            source["file_path"] = str(file)
+
+    path = edited(tmp_path, moved)
+    assert launcher(path, "_norm").form.source.here
+    file.write_text(file.read_text().replace("+ eps)", "+ 2 * eps)"))
+    assert not launcher(path, "_norm").form.source.here
+
+
+# bad input ------------------------------------------------------------------------------------------------------------
+
+
+def test_of_a_trace_that_is_cut_short_what_is_whole_is_used(tmp_path: Path) -> None:
+    path = tmp_path / "cut.ndjson.gz"
+    path.write_bytes(RECORDED.read_bytes()[:-2000])
+    done = pgo("init", "--from-trace", path, cwd=tmp_path)
+    assert done.code == 0, done.err
+    assert "_product" in done.out
+    assert "cut short: cut.ndjson.gz; what is whole is used" in done.out
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a letter\n", "is no trace of tritonparse"),
+        ('{"cases": []}\n', "is no trace of tritonparse"),
+        ("", "is no trace of tritonparse"),
+        (json.dumps({"event_type": "compilation", "payload": {}}) + "\n", "no launches, only compilations"),
+    ],
+)
+def test_what_is_no_trace_or_has_no_launches_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "trace.ndjson").write_text(text)
+    with pytest.raises(UsageFault, match=said):
+        summary.summarize(tmp_path / "trace.ndjson")
+
+
+def test_launches_within_a_cuda_graph_have_no_arguments_and_that_is_said(tmp_path: Path) -> None:
+    def captured(event: dict[str, Any]) -> None:
+        if event["event_type"] == "launch":
+            event["extracted_args"] = {"_note": "argument extraction skipped during CUDA graph capture"}
+
+    with pytest.raises(UsageFault, match=r"no arguments of _norm: .*CUDA graph capture"):
+        launcher(edited(tmp_path, captured), "_norm")
+
+
+def test_a_kernel_whose_compilation_is_not_in_the_trace_is_refused_and_an_unknown_one_too(tmp_path: Path) -> None:
+    path = edited(tmp_path, lambda e: e["event_type"] == "launch")
+    with pytest.raises(UsageFault, match="not its source"):
+        launcher(path, "_norm")
+    with pytest.raises(UsageFault, match="no launches of _other"):
+        launcher(path, "_other")
+
+
+def test_trials_of_an_autotuner_count_as_no_launches(tmp_path: Path) -> None:
+    def tried(event: dict[str, Any]) -> None:
+        if of(event, "_product") and event["event_type"] == "launch" and event["grid"][0] > 16:
+            event["stack"] = [{"filename": "/x/triton/runtime/autotuner.py", "name": "_bench", "line": 1}]
+
+    (kernel,) = [k for k in summary.summarize(edited(tmp_path, tried)).kernels if k.name == "_product"]
+    assert (kernel.launches, kernel.trials) == (3, 3)
+
+
+def test_another_triton_is_said(tmp_path: Path) -> None:
+    def older(event: dict[str, Any]) -> None:
+        if "payload" in event:
+            event["payload"]["metadata"]["triton_version"] = "3.1.0"
+
+    assert "the trace is of Triton 3.1.0" in target_file.versions(summary.summarize(edited(tmp_path, older)))[0]
+
+
+# size and origin ------------------------------------------------------------------------------------------------------
+
+LIMITED = """
+import resource, sys
+from pathlib import Path
+from pgo_agent.agent.commands.traces import summary
+resource.setrlimit(resource.RLIMIT_DATA, (int(sys.argv[2]),) * 2)
+print(sum(k.launches for k in summary.summarize(Path(sys.argv[1])).kernels))
+"""
+
+
+def test_memory_stays_flat_however_long_the_trace_is(tmp_path: Path) -> None:
+    """160 MiB of launches in 96 MiB, of which Python takes most."""
+    launches = [e for e in lines() if e["event_type"] == "launch"]
+    block = "".join(json.dumps(e) + "\n" for e in launches).encode() * 20
+    path = tmp_path / "long.ndjson"
+    with path.open("wb") as file:
+        while file.tell() < 160 << 20:
+            file.write(block)
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(path), str(96 << 20)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-1000:]
+    assert int(done.stdout) * len(block) // (20 * len(launches)) == pytest.approx(path.stat().st_size, rel=0.01)
+
+
+def test_the_recorded_trace_is_what_tritonparse_writes_now(tmp_path: Path) -> None:
+    pytest.importorskip("tritonparse")
+    command = [sys.executable, "-m", "tests.agent.commands.traces.record", str(tmp_path)]
+    subprocess.run(command, capture_output=True, check=True, cwd=Path(__file__).parents[4])
+    now, then = (summary.summarize(p) for p in (tmp_path, RECORDED))
+
+    def told(trace: summary.Trace) -> list[object]:
+        return [(k.name, k.launches, [(s.launches, summary._key(s.first, {})) for s in k.most]) for k in trace.kernels]
+
+    assert told(now) == told(then)
