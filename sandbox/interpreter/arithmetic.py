@@ -164,7 +164,6 @@ def install() -> None:
         "get_fp8e4nv": _constant(tl.float8e4nv),
         "get_all_ones_value": _ones,
         "create_print": _not_printed,
-        "create_inline_asm": _lacking("inline assembly"),
         "new_block": _lacking("tl.map_elementwise"),
         "__getattr__": _absent,
     }

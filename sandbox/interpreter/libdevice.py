@@ -110,10 +110,10 @@ def install() -> None:
     called = {n: _called(n, getattr(typed, n, None), interpreter.interpreter_semantic) for n in named}
     vars(libdevice).update(called)
     vars(typed).update(called)
-    _also_in_copies({libdevice.__name__, typed.__name__}, called)
+    also_in_copies({libdevice.__name__, typed.__name__}, called)
 
 
-def _also_in_copies(modules: Collection[str], called: Mapping[str, Callable[..., Any]]) -> None:
+def also_in_copies(modules: Collection[str], called: Mapping[str, Callable[..., Any]]) -> None:
     """Let a module that somebody executes once more (`spec.loader.exec_module`) get the functions, too."""
     execute = SourceFileLoader.exec_module
 

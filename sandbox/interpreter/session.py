@@ -27,6 +27,7 @@ from pgo_agent.sandbox.interpreter import (
     builtin_names,
     cuda_as_cpu,
     deadline,
+    dependent_launch,
     fault_origin,
     functions,
     libdevice,
@@ -51,7 +52,7 @@ UNDEFINED = "the result depends on what a masked load without `other` gives, whi
 
 def _never(*_args: Any, **_options: Any) -> Any:
     """Stand in for compiling, loading and launching, which only kernels that are not interpreted (Gluon) reach."""
-    raise unsupported.Lacking("a kernel of another language than Triton's")
+    raise unsupported.Lacking("a Gluon kernel")
 
 
 class Session:
@@ -75,6 +76,7 @@ class Session:
             reductions,
             syntax,
             libdevice,
+            dependent_launch,
             functions,
         ):
             module.install()

@@ -225,3 +225,36 @@ def kernel(x):
 def test_a_launcher_that_asks_how_kernels_are_compiled_sees_none_that_is_interpreted(tmp_path: Path) -> None:
     y, z = interpreted(tmp_path, ASKING, x=X)
     assert torch.equal(y, X * 2) and torch.equal(z, X * 3)
+
+
+EARLY = """
+from triton.language.extra.cuda import gdc_wait
+
+
+@triton.jit
+def doubled(X, Y):
+    i = tl.arange(0, 64)
+    tl.extra.cuda.gdc_launch_dependents()
+    tl.store(Y + i, tl.load(X + i) * 2)
+
+
+@triton.jit
+def more(Y):
+    i = tl.arange(0, 64)
+    WAIT
+    tl.store(Y + i, tl.load(Y + i) + 1)
+
+
+def kernel(x):
+    y = torch.empty(64, device=x.device)
+    doubled[(1,)](x, y)
+    more[(1,)](y, launch_pdl=True)
+    return y
+"""
+ASSEMBLY = 'tl.inline_asm_elementwise("griddepcontrol.wait; // $0", "=r", [], dtype=tl.int32, is_pure=False, pack=1)'
+
+
+@pytest.mark.parametrize("wait", ["gdc_wait()", ASSEMBLY], ids=["function", "instruction"])
+def test_a_launch_that_may_begin_early_begins_in_its_turn(tmp_path: Path, wait: str) -> None:
+    (y,) = interpreted(tmp_path, EARLY.replace("WAIT", wait), x=X)
+    assert torch.equal(y, X.reshape(-1)[:64] * 2 + 1)
