@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from pgo_agent.agent.evaluation import build, given_file, interpreter, safety_checks, screen
 from pgo_agent.agent.evaluation.safety_checks import bundle_of, the_gpu
 from pgo_agent.agent.exit_codes import FAULTY
+from pgo_agent.agent.kernel_part import kernel_part
+from pgo_agent.agent.llm.replies import whole_kernel
 from pgo_agent.agent.run import incumbent, provenance
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record.candidate import Candidate
@@ -46,7 +48,14 @@ def in_interpreter(ctx: Context, candidate: Candidate) -> Outcome:
     ctx.builder.box.admit(untrusted)  # it may have been built where a sandbox works
     judged = interpreter.judged(ctx, candidate.source, candidate.build.bundle, untrusted)
     refused = build.complete(ctx, candidate)[1] if judged.verdict not in FAULTY else None
-    return refused or _limited(ctx, candidate, judged), None
+    return refused or _gluon(candidate, _limited(ctx, candidate, judged)), None
+
+
+def _gluon(candidate: Candidate, judged: Judgement) -> Judgement:
+    """Say that no case could have had a Gluon kernel compared here."""
+    if judged.verdict != Verdict.BUILT or whole_kernel.kind(kernel_part(candidate.source)) != "gluon":
+        return judged
+    return replace(judged, why=judged.why + plain("; Gluon kernels are compared on a GPU alone"))
 
 
 def _limited(ctx: Context, candidate: Candidate, judged: Judgement) -> Judgement:

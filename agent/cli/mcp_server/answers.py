@@ -5,12 +5,12 @@ there is one. Runs nothing.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pgo_agent.agent import text
-from pgo_agent.agent.cli.mcp_server import built_kernels
+from pgo_agent.agent.cli.mcp_server import built_kernels, looked_for
 from pgo_agent.agent.evaluation import coverage_text
 from pgo_agent.agent.evaluation.duplicates import SAME_AS
 from pgo_agent.agent.run import incumbent
@@ -60,11 +60,12 @@ class Result:
     verdict: str | None  # None: there is none yet
     stage: str | None  # of the gate, that gave it
     reason: str
-    over: dict[str, Ratio]  # incumbent, shipped, tuned -> how many times faster in the geometric mean, if it was timed
-    by_case: dict[str, float]  # public case -> how many times faster than the incumbent
-    checked: str  # what was looked at, of how much
-    kernels: list[str]  # what each was compiled to: registers, shared memory, spilled bytes, notes of ptxas
-    note: str
+    over: dict[str, Ratio] = field(default_factory=dict)  # incumbent, shipped, tuned -> times faster, geometric mean
+    by_case: dict[str, float] = field(default_factory=dict)  # public case -> how many times faster than the incumbent
+    checked: str = ""  # whose results were compared, of how many
+    races: str = ""  # which were looked for, and where
+    kernels: list[str] = field(default_factory=list)  # what each was compiled to: registers, spilled bytes, notes
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -108,9 +109,7 @@ def result(store: Store, job: str) -> Result:
     if candidate is None or candidate.verdict is None:
         so_far = status(store, job, "")
         why = so_far.doing if so_far.state == "failed" else "there is no verdict yet: call again"
-        return Result(
-            job, so_far.state, None, None, why, {}, {}, "", built_kernels.lines(candidate) if candidate else [], ""
-        )
+        return Result(job, so_far.state, None, None, why, kernels=built_kernels.lines(candidate) if candidate else [])
     evidence = store.evidence(run.id, candidate.id)
     weights = run.baseline.weights if run.baseline else None
     measured = run.baseline is not None and run.baseline.environment is not None
@@ -124,6 +123,7 @@ def result(store: Store, job: str) -> Result:
         {side: ratio for side in SIDES if (ratio := _over(evidence, side, weights))},
         {case.split("/", 1)[1]: round(x, 4) for case, x in incumbent.gains(evidence).items()},
         coverage_text.of(evidence).public.said(),
+        looked_for.races(evidence),
         built_kernels.lines(candidate),
         "; ".join(filter(None, notes)),
     )

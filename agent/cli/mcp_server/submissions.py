@@ -11,8 +11,9 @@ from pathlib import Path
 from pgo_agent.agent import text as printable
 from pgo_agent.agent.cli.mcp_server import answers, worker
 from pgo_agent.agent.commands import check, optimize
+from pgo_agent.agent.kernel_part import kernel_part
 from pgo_agent.agent.llm import replies
-from pgo_agent.agent.llm.replies import search_replace, unified_diff
+from pgo_agent.agent.llm.replies import search_replace, unified_diff, whole_kernel
 from pgo_agent.agent.run import incumbent, submissions, target_file
 from pgo_agent.agent.run.record import user_requests
 from pgo_agent.agent.run.record.candidate import candidate_id
@@ -99,7 +100,7 @@ def _read(text: str, subject: Target, source: str) -> list[tuple[str, str]]:
         return [(given.kind, given.source)]
     if _is_python(text):
         given = check.of_text("submission.py", text, subject)
-        return [(given.kind, given.source)]
+        return [(whole_kernel.kind(kernel_part(given.source)), given.source)]
     parsed = replies.parse(text, source)
     if not parsed.candidates:
         raise UsageFault("; ".join(parsed.errors) or "no candidate is in it", _SEND)

@@ -67,6 +67,11 @@ def test_a_right_kernel_is_checked_and_without_a_gpu_nothing_is_called_faster(re
     assert right["verdict"] == "checked" and right["checked"] and not right["over"] and "no GPU" in right["note"]
 
 
+def test_a_result_says_which_races_were_looked_for_and_which_were_not(results: dict[str, Any]) -> None:
+    said = results["right"]["races"]
+    assert "simulation of barriers" in said and "none found" in said and "not on a GPU" in said
+
+
 def test_a_wrong_kernel_is_refused_with_the_stage_and_the_reason(results: dict[str, Any]) -> None:
     wrong = results["wrong"]
     assert (wrong["verdict"], wrong["stage"]) == ("wrong", "interpreter") and "error" in wrong["reason"]
