@@ -1,6 +1,8 @@
 """The commands that make a patch of what a run found. Heavy imports wait for their command."""
 
-from typing import TYPE_CHECKING
+import json
+import sys
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from pgo_agent.agent.cli import runner
@@ -46,3 +48,52 @@ def dispatch(
         return ended
 
     runner.run(json_lines, store, False, go, lambda: view.show(told[0]), "the same command; what was built is kept")
+
+
+@patches.command(
+    epilog="Exit codes: 0 the outputs are the same and it is not slower, 1 other outputs, or slower, 2 usage, or a "
+    "program that fails, 3 environment."
+)
+def prove(
+    program: Annotated[list[str], typer.Argument(metavar="-- PROGRAM", help="Your program: -- python infer.py")],
+    run: Annotated[str, typer.Option(help="The patch: what `apply --to-source` would write of this run.")] = "last",
+    candidate: Annotated[str | None, typer.Option(help="An accepted candidate of it; default: the winner.")] = None,
+    patched: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--patched", metavar="MODULE=FILE", help="The patch: FILE in place of a module's, or of a file's."
+        ),
+    ] = None,
+    outputs: Annotated[str, typer.Option(help="The program's variable of what it computed.")] = "outputs",
+    seconds: Annotated[
+        str, typer.Option(help="The program's variable of the seconds of its steps; without it, all of it is timed.")
+    ] = "seconds",
+    turns: Annotated[int, typer.Option(min=1, help="Turns of four processes: without, with, with, without.")] = 6,
+    minutes: Annotated[float, typer.Option(min=0.0, help="Budget: minutes of wall clock.")] = 60.0,
+    store: StoreOption = WORKSPACE,
+    json_lines: JsonOption = False,
+) -> None:
+    """Say what a patch gains your whole program: with and without it, in turns, in fresh processes.
+
+    Your program sets `outputs` (a tensor or a dict of them) and, if it likes, `seconds` (a list, of each step) at its
+    top level. Outputs are compared; of times there is an interval, and what the program differs from itself by.
+    """
+    from pgo_agent.agent.commands.proving import command
+    from pgo_agent.agent.commands.proving.turns import Program
+    from pgo_agent.agent.views import proved as view
+
+    def tell(text: str) -> None:
+        print(f"  {text}", file=sys.stderr, flush=True)
+
+    with runner.faults():
+        if patched:
+            patch = command.of_files(patched)
+        else:
+            with runner.opened(store) as opened:
+                patch = command.of_run(opened, run, candidate)
+        result, ended = command.prove(Program(tuple(program), outputs, seconds), patch, turns, minutes, tell)
+        if json_lines:
+            print(json.dumps(result.as_json()))
+        else:
+            view.show(result)
+        raise typer.Exit(int(ended))

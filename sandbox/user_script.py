@@ -1,0 +1,91 @@
+"""Runs a user's Python program with some modules' files replaced, and keeps what the program names: by path, alone.
+
+`python user_script.py FOLDER SCRIPT|-m MODULE ARGS`: FOLDER/request.json says which files are replaced by which, and
+the names of the program's variables for its outputs and for the seconds of its steps. FOLDER then holds `outputs` and
+answer.json: the seconds, and which replaced files were imported. It runs with the rights of whoever
+calls it, in their interpreter, which need not have pgo-agent: nothing but the standard library is imported, and the
+torch that the program has.
+"""
+
+import importlib.machinery
+import importlib.util
+import json
+import os
+import runpy
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+
+
+class Replacing:
+    """Finds modules as the others do, and loads those of replaced files from other files."""
+
+    def __init__(self, files: dict[str, str]) -> None:
+        self.files, self.used = files, set[str]()
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        for finder in (f for f in sys.meta_path if f is not self and hasattr(f, "find_spec")):
+            spec = finder.find_spec(name, path, target)
+            if spec is not None:
+                return self._replaced(spec)
+        return None
+
+    def _replaced(self, spec: importlib.machinery.ModuleSpec) -> importlib.machinery.ModuleSpec:
+        origin = os.path.realpath(spec.origin) if spec.origin else ""
+        if origin not in self.files:
+            return spec
+        self.used.add(origin)
+        places = spec.submodule_search_locations
+        loader = importlib.machinery.SourceFileLoader(spec.name, self.files[origin])
+        new = importlib.util.spec_from_loader(spec.name, loader, origin=self.files[origin], is_package=bool(places))
+        assert new is not None
+        new.has_location, new.submodule_search_locations = True, places
+        return new
+
+    def script(self, path: str) -> str:
+        """Return the file to run for a script."""
+        real = os.path.realpath(path)
+        if real in self.files:
+            self.used.add(real)
+        return self.files.get(real, path)
+
+
+def main(folder: Path, words: list[str]) -> None:
+    request = json.loads((folder / "request.json").read_text())
+    replacing = Replacing(request["files"])
+    sys.meta_path.insert(0, replacing)
+    begun = time.perf_counter()
+    if words[0] == "-m":
+        sys.argv, sys.path[0] = words[1:], str(Path.cwd())
+        names = runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv, sys.path[0] = words, str(Path(words[0]).resolve().parent)
+        names = runpy.run_path(replacing.script(words[0]), run_name="__main__")
+    whole = time.perf_counter() - begun
+    answer = {"used": sorted(replacing.used), "whole": whole, "seconds": _seconds(names.get(request["seconds"]))}
+    answer["outputs"] = _kept(names.get(request["outputs"]), folder / "outputs")
+    (folder / "answer.json").write_text(json.dumps(answer))
+
+
+def _seconds(value: object) -> list[float]:
+    return [float(v) for v in value] if isinstance(value, list | tuple) else []
+
+
+def _kept(value: object, path: Path) -> list[str]:
+    """Write named tensors and numbers for the comparison, a program without torch as JSON; return the names."""
+    named = value if isinstance(value, dict) else {} if value is None else {"outputs": value}
+    if named and "torch" in sys.modules:
+        import torch
+
+        torch.save({str(n): torch.as_tensor(v).detach().cpu() for n, v in named.items()}, path)
+    elif named:
+        path.write_text(json.dumps({str(n): v for n, v in named.items()}))
+    return [str(n) for n in named]
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:])
