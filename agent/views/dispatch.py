@@ -27,7 +27,8 @@ def show(proof: Proof) -> None:
 
 
 def _region(i: int, region: RegionProof, out: Console) -> None:
-    table = Table(title=f"region {i}: candidate {region.candidate[:8]}, {escape(region.move)}", title_justify="left")
+    out.print(f"region {i}: candidate {region.candidate[:8]}, {escape(region.move)}", highlight=False, soft_wrap=True)
+    table = Table()
     for column in ("case or probe", "against the original"):
         table.add_column(column, overflow="fold")
     for case, ratio in region.cases.items():

@@ -182,7 +182,7 @@ class Prover:
             self.run.digest,
             self.device.name,
             result.outcome if result else Outcome.SAME_CODE,
-            result.said if result else "its launches are those of the original everywhere",
+            _said(result),
             evidence,
             tuple(c for c, o in attempt.ours.items() if not o.error and c not in attempt.differing),
             {c: o.error.splitlines()[0][:200] for c, o in attempt.ours.items() if o.error},
@@ -191,6 +191,19 @@ class Prover:
             result.run if result else "",
             result.candidate if result else "",
         )
+
+
+def _said(result: Result | None) -> str:
+    """Return what came out, in words that follow `the dispatch`."""
+    if result is None:
+        return "launches what the original launches, everywhere"
+    known = {
+        Outcome.NOT_SLOWER: "is right, and nowhere slower than the original",
+        Outcome.RIGHT: "is right as far as can be told without a GPU, and was not timed",
+        Outcome.UNDECIDED: f"could not be judged enough here: {result.reason or result.said}",
+    }
+    found = next((said for outcome, said in known.items() if outcome == result.outcome), "")
+    return found or f"is not as the original: {result.reason or result.said}"
 
 
 def _short(case: str) -> str:
