@@ -16,7 +16,15 @@ from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ResourceError
 from pgo_agent.agent import kernel_part, version
 from pgo_agent.agent import text as printable
-from pgo_agent.agent.cli.mcp_server import answers, cards, confirmation, submissions, submitted_file, worker
+from pgo_agent.agent.cli.mcp_server import (
+    answers,
+    cards,
+    confirmation,
+    submissions,
+    submitted_file,
+    target_check,
+    worker,
+)
 from pgo_agent.agent.cli.mcp_server.slow import Commands, Said
 from pgo_agent.agent.cli.mcp_server.tool_errors import told
 from pgo_agent.agent.proposal import lessons
@@ -67,10 +75,18 @@ class Tools:
     ) -> list[answers.Job]:
         """Have a candidate judged: built, checked for right results, races and deadlocks, and timed if there is a GPU.
 
-        candidate: the whole kernel part as Python (its @triton.jit functions and kernel(); Gluon, too), or SEARCH and
-        REPLACE edits of it, or launch configurations as JSON in a fence, or the TTGIR of one kernel with its head.
+        candidate, one of:
+        - the whole kernel part as Python: its @triton.jit (or @gluon.jit) functions and kernel()
+        - edits of whole lines, one after another, each with these markers on lines of their own:
+          <<<<<<< SEARCH
+          lines as they are
+          =======
+          lines in their place
+          >>>>>>> REPLACE
+        - launch configurations as JSON, by kernel: {"_norm_fwd": [{"BLOCK": 1024, "num_warps": 8, "num_stages": 3}]}
+        - the TTGIR of one kernel with its head
         The contract (reference, inputs, cases) may not change. hypothesis: one sentence: what limits the kernel, and
-        why this helps. of: what edits refer to: `shipped`, or the id of a candidate. Answers at once with the job.
+        why this helps. of: what edits refer to: `shipped`, or a candidate (RUN/ID or ID). Answers at once with the job.
         """
         run = self._open(target, ctx)
         jobs = submissions.submit(self.store, run, candidate, hypothesis, _who(ctx), of)
@@ -154,14 +170,21 @@ class Tools:
         return self.commands.run(["doctor"], _seconds(wait_seconds))
 
     @told
-    def init(self, file: str, call: str, output: str = "", wait_seconds: float = WAIT) -> Said:
-        """Write a target for a kernel of your own, from a call of it.
+    def init(
+        self, file: str, call: str = "", output: str = "", check: bool = False, wait_seconds: float = WAIT
+    ) -> Said:
+        """Write a target for a kernel of your own, from a call of it; or check a target.
 
         file: a file with Triton kernels. call: Python statements that call it, as in `softmax(torch.randn(8, 8))`; they
         run in the sandbox on stand-in tensors. output: default NAME_target.py beside the file. What it could not know
-        is marked `# to write`.
+        is marked `# to write`, what it guessed `# guessed`. check: `file` is a target: say what is still to write, then
+        put it through the gate as it is, and say how much of it was checked.
         """
         source = self._file(file)
+        if check:
+            return target_check.checked(self.commands, self.store.root, source, self.asked, _seconds(wait_seconds))
+        if not call.strip():
+            raise UsageFault("there is no call", "give Python statements that call the kernel, or `check`")
         written = (self.root / output).resolve() if output else source.with_name(f"{source.stem}_target.py")
         if not written.is_relative_to(self.root.resolve()):
             raise UsageFault(f"{printable.line(output, 100)} lies outside of the folder that is served", "name another")

@@ -64,7 +64,7 @@ def submit(store: Store, run: Run, text: str, note: str, who: str, of: str) -> l
     Raises UsageFault for what cannot be read, breaks the contract, or is more than may wait.
     """
     subject = target_file.unmoved(run)
-    base = "" if of == incumbent.SHIPPED else store.candidate(run.id, of.removeprefix(f"{run.id}/")).id
+    base = "" if of in ("", incumbent.SHIPPED) else _base(store, run, of.removeprefix(f"{run.id}/"))
     source = store.candidate(run.id, base).source if base else subject.source
     waiting = user_requests.waiting(store, run.id, Kind.SUBMIT)
     jobs = list[str]()
@@ -89,16 +89,27 @@ def submit(store: Store, run: Run, text: str, note: str, who: str, of: str) -> l
     return jobs
 
 
+def _base(store: Store, run: Run, of: str) -> str:
+    """Return the id of the candidate that edits refer to. Raises UsageFault where the run has no such one."""
+    ids = [c.id for c in store.candidates(run.id) if of and c.id.startswith(of)]
+    if len(ids) != 1:
+        there = f"{len(ids) or 'no'} candidates of run {run.id} begin with {printable.line(of, 80)}"
+        raise UsageFault(there, "`report` lists them, and `history` those of other runs: send the whole text of one")
+    return ids[0]
+
+
 def _read(text: str, subject: Target, source: str) -> list[tuple[str, str]]:
     """Return the kind and the whole text of each candidate in what an agent sent. Raises UsageFault."""
     if len(text) > replies.LONGEST:
         raise UsageFault(f"that has {len(text):,} characters, and {replies.LONGEST:,} are the most", _SEND)
-    if not text.strip():
-        raise UsageFault("nothing was sent", _SEND)
+    if not text.strip() or "\0" in text:
+        raise UsageFault("that holds a character NUL" if text.strip() else "nothing was sent", _SEND)
     if text.lstrip().startswith(("module", "#", "//")) and "tt.func" in text:
         given = check.of_text("submission.ttgir", text, subject)
         return [(given.kind, given.source)]
-    if _is_python(text):
+    if text.lstrip().startswith(("[", "{")):
+        text = f"```json\n{text}\n```"
+    elif _is_python(text):
         given = check.of_text("submission.py", text, subject)
         return [(whole_kernel.kind(kernel_part(given.source)), given.source)]
     parsed = replies.parse(text, source)
@@ -113,16 +124,23 @@ def _move(kind: str, text: str, of: str) -> str:
         return f"launch configurations of {of[:8]}"
     if kind == "ttgir":
         return f"TTGIR of {of[:8]}"
-    if any(search_replace.begins(line) for line in text.splitlines()) or unified_diff.is_diff(text):
+    if _is_edit(text):
         return f"edit of {of[:8]}"
     return "whole Gluon kernel" if kind == "gluon" else "whole kernel"
 
 
 def _is_python(text: str) -> bool:
+    """Whether a text is Python as it stands. Raises UsageFault for a bare kernel part that is not."""
     try:
         return bool(target.parse(text, "submission.py").body)
-    except (UsageFault, RecursionError):
+    except (UsageFault, RecursionError) as e:
+        if whole_kernel.KERNEL.search(text) and "```" not in text and not _is_edit(text):
+            raise e if isinstance(e, UsageFault) else UsageFault(replies.TOO_DEEP, "nest it less deeply") from None
         return False
+
+
+def _is_edit(text: str) -> bool:
+    return any(search_replace.begins(line) for line in text.splitlines()) or unified_diff.is_diff(text)
 
 
 def work(store: Store) -> None:

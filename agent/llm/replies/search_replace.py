@@ -83,7 +83,9 @@ def _place(lines: list[str], n: int, search: list[str], replace: list[str]) -> t
         hits = _hits(lines, search)
     exact = [h for h in hits if h[1] == 0] or hits
     if not exact:
-        raise BadReply(f"the SEARCH text of edit {n} is not found: {short(_trimmed(search)[0])}")
+        raise BadReply(
+            f"the SEARCH text of edit {n} is not found: {short(_trimmed(search)[0])} (whole lines are compared)"
+        )
     if len(exact) > 1:
         where = " and ".join(str(i + 1) for i, _ in exact[:2])
         raise BadReply(f"the SEARCH text of edit {n} is found {len(exact)} times (lines {where}): give more lines")

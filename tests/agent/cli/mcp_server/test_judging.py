@@ -18,6 +18,9 @@ from pgo_agent.sandbox.gate.reason import FAILS
 
 from tests.agent.cli.mcp_server import serving
 from tests.agent.cli.mcp_server.serving import READS, RIGHT, SECRET, TARGET, WRONG, call, judged, refused
+from tests.agent.loopback import edit
+
+LISTED = '{"_add": [{"BLOCK": 256, "num_warps": 2}]}'
 
 
 @pytest.fixture(scope="module")
@@ -46,12 +49,14 @@ def results(url: str) -> dict[str, Any]:
             heard.append(said or "")
 
         await client.call_tool("status", {"job": right["job"], "wait_seconds": 20}, progress_callback=progress)
+        (listed,) = await call(client, "submit", target=TARGET, candidate=LISTED)
         known = [await judged(client, job["job"]) for job in (right, wrong)]
         (again,) = await call(client, "submit", target=TARGET, candidate=f"# the same\n{RIGHT}")
         return {
             "progress": heard,
             "jobs": [result["job"] for result in known],
             "again": await judged(client, again["job"]),
+            "listed": await judged(client, listed["job"]),
             "right": await judged(client, right["job"]),
             "wrong": await judged(client, wrong["job"]),
             "baselines": await call(client, "baselines", target=TARGET),
@@ -96,6 +101,11 @@ def test_history_tells_the_next_agent_what_failed_by_its_job_and_in_whole_lines(
     assert "whole kernel (Longer blocks.)" in right and "edit of" not in right
 
 
+def test_launch_configurations_are_taken_as_they_are_written_down(results: dict[str, Any]) -> None:
+    assert results["listed"]["kernels"][0].startswith("_add [BLOCK=256 num_warps=2")
+    assert any("launch configurations of shipped" in line for line in results["history"])
+
+
 def test_the_same_code_under_another_text_is_told_with_the_verdict_of_the_first(results: dict[str, Any]) -> None:
     again = results["again"]
     assert again["verdict"] == "no_change" and f"of {results['right']['job']}" in again["note"]
@@ -105,7 +115,7 @@ def test_the_same_code_under_another_text_is_told_with_the_verdict_of_the_first(
 def test_it_is_recorded_as_a_run_of_its_author(root: Path, results: dict[str, Any]) -> None:
     store = Store(root / "ws")
     candidates = store.candidates(results["report"]["run"])
-    assert len(candidates) == 3 and all(c.author.endswith("by MCP") and c.by == c.author for c in candidates)
+    assert len(candidates) == 4 and all(c.author.endswith("by MCP") and c.by == c.author for c in candidates)
     store.close()
 
 
@@ -139,10 +149,18 @@ HOSTILE: dict[str, tuple[dict[str, Any], str]] = {
     "a file that is not there": ({"target": "none.py", "candidate": RIGHT}, "no file"),
     "five megabytes": ({"target": TARGET, "candidate": "# " + "x" * 3_000_000}, "characters"),
     "nothing": ({"target": TARGET, "candidate": " \n"}, "nothing was sent"),
+    "a character that ends a text of C": ({"target": TARGET, "candidate": f"{RIGHT}\0"}, "character NUL"),
+    "a kernel with a slip": ({"target": TARGET, "candidate": RIGHT.replace("z = torch", "z == = torch")}, ".py:19 is"),
+    "code in 5000 brackets": (
+        {"target": TARGET, "candidate": f"{RIGHT}\nx = {'(' * 5000}1{')' * 5000}"},
+        "too many nes",
+    ),
+    "configurations of nobody": ({"target": TARGET, "candidate": '{"_sub": [{"BLOCK": 128}]}'}, "_sub"),
+    "part of a line": ({"target": TARGET, "candidate": edit("n < 3", "n")}, "(whole lines are compared)"),
     "no kernel": ({"target": TARGET, "candidate": "please make it fast"}, "no code found"),
     "another contract": ({"target": TARGET, "candidate": RIGHT.replace("return x + y", "return x")}, "reference"),
     "the kernel as shipped": ({"target": TARGET, "candidate": serving.ADD}, "as shipped"),
-    "an edit of nobody's": ({"target": TARGET, "candidate": RIGHT, "of": "0123"}, "candidate"),
+    "an edit of nobody's": ({"target": TARGET, "candidate": RIGHT, "of": "0123"}, "`report` lists them"),
 }
 
 

@@ -29,18 +29,29 @@ def heard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
         jobs = [(await call(client, "submit", target=TARGET, candidate=text))[0]["job"] for text in (SPILLS, spy)]
         results = [await judged(client, job) for job in jobs]
         label = results[0]["kernels"][0].partition("[")[2].partition("]")[0]
+        checked = await done(client, "init", file=TARGET, check=True)  # while the worker holds the workspace
         profiles = [await profiled(client, job, label) for job, label in zip(jobs, (label, ""), strict=True)]
-        return {"spills": results[0], "profile": profiles[0], "spy": profiles[1]}
+        return {"spills": results[0], "profile": profiles[0], "spy": profiles[1], "checked": checked}
 
     yield serving.by_stdio(root, talk)
     serving.kill(root, worker.MODULE)
 
 
 async def profiled(client: Client, job: str, label: str) -> str:
+    return await done(client, "profile", target=TARGET, candidate=job, configuration=label)
+
+
+async def done(client: Client, tool: str, **values: Any) -> str:
     while True:
-        said = await call(client, "profile", target=TARGET, candidate=job, configuration=label, wait_seconds=40)
+        said = await call(client, tool, **values, wait_seconds=40)
         if said["state"] == "done":
             return str(said["text"])
+
+
+def test_a_target_is_checked_while_its_candidates_are_judged(heard: dict[str, Any]) -> None:
+    said = heard["checked"]
+    assert said.startswith("no_change") and "checked: 2 small cases" in said, said
+    assert SECRET not in said and "allowed" not in said and "held" not in said
 
 
 def test_a_result_says_which_kernel_spills_and_how_much_and_where_to_look(heard: dict[str, Any]) -> None:
@@ -103,3 +114,13 @@ def talked(root: Path, talk: Callable[[Client], Awaitable[Any]]) -> Any:
         return anyio.run(go)
     finally:
         tools.store.close()
+
+
+def test_what_is_marked_in_a_target_is_told_but_for_its_held_out_cases(tmp_path: Path) -> None:
+    async def talk(client: Client) -> str:
+        text = ADD.replace("n=1000)}", "n=1000)}  # to write").replace("n=9_991)}", "n=9_991)}  # to write")
+        (tmp_path / "marked.py").write_text(text)
+        return str((await call(client, "init", file="marked", check=True))["text"])
+
+    said = talked(tmp_path, talk)
+    assert said.startswith("to write: line 36: SMALL") and "9_991" not in said
