@@ -1,11 +1,14 @@
 """What a kernel does with the memory of its arguments, by its TTGIR."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pgo_agent.sandbox.ttgir import reader
 from pgo_agent.sandbox.ttgir.dataflow import Flow
 from pgo_agent.sandbox.ttgir.tokens import Unreadable
+
+_FLOATS = re.compile(r"f(16|32|64)\b")
 
 
 @dataclass(frozen=True)
@@ -15,7 +18,7 @@ class Uses:
     stored: tuple[str, ...] | None  # that it may write through; None: the text has other pointers than that
     loaded: tuple[str, ...]  # that it surely reads through
     maybe_loaded: tuple[str, ...]  # that it may read through
-    unordered: bool  # it adds floats to memory in any order
+    unordered: bool  # its blocks add floats to memory in any order, by atomics or under a lock
 
 
 def of(ttgir: str, pointers: Sequence[str]) -> Uses | None:
@@ -25,7 +28,7 @@ def of(ttgir: str, pointers: Sequence[str]) -> Uses | None:
         values = Flow(reader.parse(ttgir))
     except Unreadable:
         return None
-    unordered = any("fadd" in t.op.words for t in values.touches() if t.reads and t.writes)
+    unordered = any("fadd" in t.op.words for t in values.touches() if t.reads and t.writes) or _locked(values)
     if values.pointers != len(pointers):
         return Uses(None, (), (), unordered)
     read = frozenset[int]().union(*(t.roots for t in values.touches() if t.reads))
@@ -35,3 +38,14 @@ def of(ttgir: str, pointers: Sequence[str]) -> Uses | None:
         tuple(pointers[i] for i in values.reached(read)),
         unordered,
     )
+
+
+def _locked(values: Flow) -> bool:
+    """Whether floats are read and written back, next to one another, in a kernel that takes locks: whoever gets the
+    lock first adds first."""
+    touches = list(values.touches())
+    if not any(t.op.name == "tt.atomic_cas" for t in touches):
+        return False
+    read = [t for t in touches if t.op.name == "tt.load" and any(_FLOATS.search(r) for r in t.op.result_types)]
+    written = {(r, values.paths[id(t.op)]) for t in touches if t.op.name == "tt.store" for r in t.roots}
+    return any((r, values.paths[id(t.op)]) in written for t in read for r in t.roots)

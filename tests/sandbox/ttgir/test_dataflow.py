@@ -1,7 +1,7 @@
 """Which arguments a kernel writes and reads through, read off its TTGIR."""
 
 import pytest
-from pgo_agent.sandbox.ttgir import reader
+from pgo_agent.sandbox.ttgir import argument_uses, reader
 from pgo_agent.sandbox.ttgir.dataflow import Flow
 
 HEAD = """module attributes {"ttg.num-ctas" = 1 : i32, "ttg.num-warps" = 4 : i32} {
@@ -62,3 +62,33 @@ def test_a_kernel_writes_through_an_argument(body: str, wanted: set[int]) -> Non
 )  # fmt: skip
 def test_a_kernel_surely_reads_through_an_argument(body: str, wanted: set[int]) -> None:
     assert set(Flow(reader.parse(HEAD + body + TAIL)).loaded) == wanted
+
+
+LOCK = """    scf.while : () -> () {
+      %o = tt.atomic_cas acq_rel, gpu, %c, %c0, %c1 : (!tt.ptr<i32>, i32, i32) -> i32
+      %w = arith.cmpi eq, %o, %c1 : i32
+      scf.condition(%w)
+    } do {
+      scf.yield
+    }
+"""
+ADDED = """    %v = tt.load %b : !tt.ptr<f32>
+    %s = arith.addf %v, %f : f32
+    tt.store %b, %s : !tt.ptr<f32>
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "unordered"),
+    [
+        (ADDED, False),
+        (LOCK + ADDED, True),
+        (LOCK + ADDED.replace("tt.store %b", "tt.store %a"), False),
+        ("    %o = tt.atomic_rmw fadd, acq_rel, gpu, %a, %f : (!tt.ptr<f32>, f32) -> f32\n", True),
+        ("    %o = tt.atomic_rmw add, acq_rel, gpu, %c, %c1 : (!tt.ptr<i32>, i32) -> i32\n", False),
+    ],
+    ids=["by one block", "under a lock", "from one place to another", "by atomics", "whole numbers"],
+)
+def test_blocks_add_floats_to_memory_in_any_order(body: str, unordered: bool) -> None:
+    found = argument_uses.of(HEAD + body + TAIL, ["a", "b", "c"])
+    assert found is not None and found.unordered == unordered
