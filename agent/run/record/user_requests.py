@@ -59,10 +59,17 @@ class Steer:
         return f"{self.kind}: {_WORDS[self.kind](self.body)}"
 
 
+def _submitted(body: Body) -> str:
+    if "author" not in body:
+        return f"{'TTGIR' if body['kind'] == 'ttgir' else body['kind']} edited from {body['of'][:8]}"
+    note = f": {body['note']}" if body.get("note") else ""
+    return f"{body.get('move', body['kind'])}, from {body['author']}{note}"
+
+
 _WORDS: Mapping[Kind, Callable[[Body], str]] = {
     Kind.GUIDE: lambda b: str(b["text"]),
     Kind.VETO: lambda b: ", ".join(filter(None, (b["candidate"][:8], b.get("why")))),
-    Kind.SUBMIT: lambda b: f"{'TTGIR' if b['kind'] == 'ttgir' else b['kind']} edited from {b['of'][:8]}",
+    Kind.SUBMIT: _submitted,
     Kind.PIN: lambda b: b["candidate"][:8] or "off",
     Kind.BUDGET: lambda b: f"{b['name']}, {figure(b['value'])}",
     Kind.CLOSE: lambda b: "nothing more",

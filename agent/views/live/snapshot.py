@@ -10,7 +10,7 @@ from pgo_agent.agent import text
 from pgo_agent.agent.proposal import bottlenecks
 from pgo_agent.agent.run import incumbent, steering
 from pgo_agent.agent.run.record import pending, profiles, shipped_results, user_requests
-from pgo_agent.agent.run.record.candidate import Candidate
+from pgo_agent.agent.run.record.candidate import USER, Candidate
 from pgo_agent.agent.run.record.profiles import StoredProfile
 from pgo_agent.agent.run.record.run import Run
 from pgo_agent.agent.run.record.store import Store
@@ -32,6 +32,7 @@ class Row:
     verdict: str  # or its progress: proposed, built, looked at, measured
     ratio: str  # of its incumbent's time, as measured here; in brackets: recorded earlier; empty: unknown
     reason: str
+    counted: bool = True  # by the budget: what somebody submitted is not
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Snapshot:
     @property
     def counted(self) -> int:
         """Return the number of candidates that the budget counts."""
-        return sum(r.by != "user" for r in self.rows)
+        return sum(r.counted for r in self.rows)
 
 
 def take(store: Store, name: str) -> Snapshot:
@@ -89,7 +90,7 @@ def _row(c: Candidate, device: str, waiting: tuple[str, float] | None) -> Row:
     ratio = f"{speedup:.3f}x" if speedup else f"[{recorded[1]:.3f}x]" if recorded and recorded[1] else ""
     verdict = c.verdict or (waiting[0] if waiting else "built" if c.built is not None else "proposed")
     by, move, reason = (text.line(x) for x in (c.by, c.move, c.reason or ""))
-    return Row(c.id, c.generation, by, move, verdict, ratio, reason)
+    return Row(c.id, c.generation, by, move, verdict, ratio, reason, c.proposer != USER)
 
 
 def _best(store: Store, run: Run, current: str) -> str:

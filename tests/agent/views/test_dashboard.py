@@ -23,7 +23,7 @@ from tests.agent import searching, timelines
 ROWS = [
     Row("a" * 16, 1, "moves", "load through tensor descriptors", "accepted", "1.033x", "faster"),
     *(Row(f"{n:08x}{n:08x}", 2, "model", f"model rewrite {n}", "slower", "", "no gain") for n in range(30)),
-    Row("b" * 16, 3, "user", "edit", "proposed", "[1.020x]", ""),
+    Row("b" * 16, 3, "user", "edit", "proposed", "[1.020x]", "", counted=False),
 ]
 GLANCE = Snapshot(
     run="fa_fwd-1", target="kernels/fa_fwd.py", device="NVIDIA H200", measured=True, state="running",

@@ -14,10 +14,12 @@ from mcp import Client
 from pgo_agent.agent.cli.mcp_server import worker
 from pgo_agent.agent.run import ttgir_files
 from pgo_agent.agent.run.record.store import Store
+from pgo_agent.agent.views.live import dashboard, snapshot
 from pgo_agent.sandbox.gate.reason import FAILS
 
 from tests.agent.cli.mcp_server import serving
 from tests.agent.cli.mcp_server.serving import READS, RIGHT, SECRET, TARGET, WRONG, call, judged, refused
+from tests.agent.command_line import pgo
 from tests.agent.loopback import edit
 
 LISTED = '{"_add": [{"BLOCK": 256, "num_warps": 2}]}'
@@ -117,6 +119,16 @@ def test_it_is_recorded_as_a_run_of_its_author(root: Path, results: dict[str, An
     candidates = store.candidates(results["report"]["run"])
     assert len(candidates) == 4 and all(c.author.endswith("by MCP") and c.by == c.author for c in candidates)
     store.close()
+
+
+def test_a_person_sees_it_in_the_session_and_in_the_report_with_its_author(root: Path, results: dict[str, Any]) -> None:
+    run = results["report"]["run"]
+    report = pgo("report", run, "--markdown", "-", "--store", root / "ws", cwd=root).out
+    assert "whole kernel, from mcp 0.1.0, by MCP: Longer blocks." in report
+    with closing(Store(root / "ws")) as store:
+        seen = snapshot.take(store, run)
+    lines = "\n".join(line.plain for line in dashboard.lines(seen, (), 160, 40))
+    assert "mcp 0.1.0," in lines and "launch configurations of shipped" in lines and "0 of 12 candidates" in lines
 
 
 def test_ten_calls_at_once_of_one_text_are_one_candidate(url: str) -> None:
