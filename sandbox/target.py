@@ -31,6 +31,7 @@ ORIGINAL = "ORIGINAL"  # the kernel as it stood, as text, where reference() laun
 AS_IT_STOOD = "compared with the kernel as it stood, no independent reference"
 OPTIONAL = ("TOLERANCE", "NONDETERMINISTIC", "WEIGHTS", "LAUNCH_SPACE", "LIBRARIES", IN_PLACE, ORIGINAL)
 COMPILED = "torch.compile"  # of the reference, as a side of the timing
+PROBLEM = frozenset({"Model", "get_inputs"})  # what a problem of KernelBench's form defines
 # No library's name.
 SIDES = ("shipped", "as shipped", "autotuned", "tuned", "winner", "incumbent", "candidate", "A/A", COMPILED)
 CONTRACT = (set(REQUIRED) - {"kernel"}) | set(OPTIONAL)  # what a proposer may not change
@@ -157,6 +158,10 @@ def _check_names(target: Target) -> None:
     if missing:
         listed = "\n     ".join(REQUIRED[n] for n in missing)
         where = target.path if missing == ["kernel"] else target.contract_path
+        if defined >= PROBLEM:
+            raise TargetFault(
+                f"{where} is a problem of KernelBench's form", f"make a target of it: pgo-agent init {where}"
+            )
         raise TargetFault(f"{where} does not define: {', '.join(missing)}", f"add to the file:\n     {listed}")
     _ = target.in_place  # readable
     _check_replaced(target)

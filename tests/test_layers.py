@@ -37,6 +37,7 @@ ORDER = (  # lowest first; a name without a folder of its own is a module beside
     "evals/ablation",
     "evals/mutants",
     "evals/field",
+    "evals/problems",
     "evals/leaderboard",
     "evals/*",
     "agent/cli",

@@ -72,7 +72,8 @@ app.command(epilog=EPILOG)(session)
 @with_settings(Command.INIT)
 def init(
     file: Annotated[
-        str, typer.Argument(help="A file with Triton kernels, or an installed module: liger_kernel.ops.rope.")
+        str,
+        typer.Argument(help="A file with kernels, an installed module (liger_kernel.ops.rope), a KernelBench problem."),
     ] = "",
     program: Annotated[
         list[str] | None,
@@ -121,6 +122,11 @@ def init(
             capture.write(file, program or [], call, launcher, output, force, asked)
             raise typer.Exit
         if not check_:
+            from pgo_agent.agent.commands.problems import command as problems
+
+            if problems.recognised(file):
+                problems.write(file, output, force, asked)
+                raise typer.Exit
             command.print_summary(command.write(file, launcher, output, force))
             raise typer.Exit
         if not command.ready(Path(file)):

@@ -113,7 +113,7 @@ def _tell(kind: str, **fields: Any) -> None:
     print(f"GPU {fields['index']} {what}", file=sys.stderr, flush=True)
 
 
-@memo.kept("pgo_agent.agent.profiling.bundled", version=1)
+@memo.kept("pgo_agent.agent.profiling.bundled", version=2)
 def bundled(bench: Workbench, source: str, contract: str, cases: tuple[str, ...]) -> Bundled:
     """Build every configuration of the file's own list. `contract`: the target's text, part of the key; no `cases`:
     all public ones.

@@ -21,7 +21,10 @@ def known_time(
     recorded = shipped_results.find(plan_id, ctx.device.name)
     if recorded is not None:
         return KnownTime(ms=recorded.ms, how=TimeSource.RECORDED, finalist=recorded.finalist)
-    launches = [s for s in manifest["plans"][case][label]["steps"] if "kernel" in s]
+    steps = manifest["plans"][case][label]["steps"]
+    launches = [s for s in steps if "kernel" in s]
+    if not launches:
+        return KnownTime(ms=cost_model.operators(steps, ctx.device, work.flops), how=TimeSource.ESTIMATE)
     total = sum(
         cost_model.estimate(
             static,

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from pgo_agent.sandbox.bundle.documents import Static
+from pgo_agent.sandbox.bundle.schema import ITEMSIZE
 from pgo_agent.sandbox.devices import Device
+from pgo_agent.sandbox.gate.evidence import tensors
 
 BLOCKS_SM = 32  # most resident blocks of one SM
 REGISTER_UNIT = 256  # registers are given out to a warp in this unit
@@ -94,6 +96,16 @@ def estimate(
     ideal = max(flops / (device.fp16_tflops * 1e12), moved / (device.gbps * 1e9)) * 1e3
     looped = _looped(static, num_warps, min(resident.blocks, blocks / device.sms), device, flops)
     return max(ideal, looped) / (0.5 + 0.5 * tail)
+
+
+def operators(steps: Sequence[Mapping[str, Any]], device: Device, flops: float) -> float:
+    """Return the estimated milliseconds of a plan of torch operators alone: each moves what it reads and writes."""
+    moved = sum(_bytes(t) for s in steps for t in tensors((s["args"], s["kwargs"], s["out"])))
+    return max(flops / (device.fp16_tflops * 1e12), moved / (device.gbps * 1e9)) * 1e3
+
+
+def _bytes(t: Mapping[str, Any]) -> int:
+    return int(math.prod(t["size"]) * ITEMSIZE[t["dtype"]])
 
 
 def _looped(static: Mapping[str, Any], num_warps: int, blocks_sm: float, device: Device, flops: float) -> float:

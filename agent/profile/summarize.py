@@ -82,7 +82,7 @@ def _bound(case: CaseProfile) -> str:
         ms = printed(r.seconds * 1e3)
         return f"Bound by {r.bound}: {percent(r.reached)} of the roof is reached, with {ms} ms a call ({r.how})."
     if k is None:
-        return f"Not timed ({r.why}), and no kernel to look at."
+        return f"Not timed ({r.why}), and torch operators alone: there is no kernel to look at."
     return f"Not timed ({r.why}), so no bound is known; {_unbound(k)}."
 
 

@@ -1,8 +1,9 @@
 """Proposes what PyTorch's compiler writes for the target's reference: its Triton kernels, beside the kernel as shipped.
 
 For kernels that only move data, that compiler is often the one to beat. Its kernels are proposed once in a run, where a
-GPU measures them, and judged like any other candidate. The launcher takes them for arguments of the types and layouts
-that they were written for, and the kernel as shipped for all others. Where the kernel works in place, they do, too.
+GPU measures them or where kernel() launches none of its own, and judged like any other candidate. The launcher takes
+them for arguments of the types and layouts that they were written for, and the kernel as shipped for all others. Where
+the kernel works in place, they do, too.
 """
 
 from collections.abc import Collection, Iterator
@@ -25,13 +26,18 @@ NAME = "compiled"
 
 def proposals(ctx: Context) -> Iterator[NewCandidate]:
     """Yield at most one candidate for each way to trace the reference. Why there is none is recorded as skipped."""
-    if ctx.gpu is None or not ctx.settings.compiler or _asked(ctx):
+    if not _wanted(ctx) or not ctx.settings.compiler or _asked(ctx):
         return
     for made in _made(ctx):
         if isinstance(made, Skipped):
             ctx.store.add_skipped(ctx.run.id, incumbent.SHIPPED, made.move, made.reason)
         else:
             yield NewCandidate.of(made, EMBEDDED, incumbent.SHIPPED)
+
+
+def _wanted(ctx: Context) -> bool:
+    """Whether there is a GPU to measure it, or nothing else to begin with: a kernel() of torch operators alone."""
+    return ctx.gpu is not None or not incumbent.best_known(ctx, incumbent.SHIPPED)
 
 
 def _asked(ctx: Context) -> bool:
@@ -48,7 +54,8 @@ def _made(ctx: Context) -> Iterator[Proposal | Skipped]:
         yield Skipped(MOVE, "a result of the kernel is a part of an input")
         return
     cases, b = [c.split("/", 1)[1] for c in ctx.baseline().cases], ctx.builder
-    answer = compiled_reference.write(b.box, b.contents, b.target, b.device, _free(ctx.target.source), cases, in_place)
+    place, free = (b.box, b.contents, b.target, b.device), _free(ctx.target.source)
+    answer = compiled_reference.write(*place, free, cases, in_place, ctx.baseline().allowed_ops)
     texts = set[tuple[str, ...]]()
     for variant in answer.variants:
         text = tuple(p.text for p in variant.parts)

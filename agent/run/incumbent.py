@@ -69,18 +69,21 @@ def chosen(store: Store, candidate: Candidate) -> dict[str, str]:
 
 
 def best_known(ctx: Context, which: str) -> dict[str, moves.Best]:
-    """Return public case -> best known configuration: of the tuned baseline for `shipped`, else of a candidate."""
+    """Return public case -> best known configuration: of the tuned baseline for `shipped`, else of a candidate. A case
+    in which torch operators alone run has none."""
     base = ctx.baseline()
     if which == SHIPPED:
         statics = {p.plan_id: p.statics for p in base.points}
         return {
             c: _best(ctx, numbers(p.config), statics[p.plan_id], p.bundle, c, p.choice, near(base.points, p))
             for c, p in base.tuned.items()
+            if statics[p.plan_id]
         }
     candidate = ctx.store.candidate(ctx.run.id, which)
     labels, built = chosen(ctx.store, candidate), candidate.build
     options = {c: built.choice(c, labels[c]) for c in base.cases}
-    return {c: _best(ctx, numbers(o.config), built.statics_of(o), built.bundle, c, o.label) for c, o in options.items()}
+    known = {c: (numbers(o.config), built.statics_of(o), built.bundle, c, o.label) for c, o in options.items()}
+    return {c: _best(ctx, *what) for c, what in known.items() if what[1]}
 
 
 def near(points: Sequence[BaselinePoint], best: BaselinePoint) -> tuple[Config, ...]:

@@ -41,7 +41,8 @@ def due(ctx: Context) -> Literal["profile", "summarize"] | None:
     if ctx.run.facts.given or ctx.settings.profile_visibility is ProfileVisibility.NONE:
         return None
     stored = _by_case(ctx, incumbent.name(ctx))
-    if any(case not in stored or _is_gone(ctx, stored[case]) for case in ctx.baseline().cases):
+    lacking = {case for case in ctx.baseline().cases if case not in stored or _is_gone(ctx, stored[case])}
+    if lacking and lacking & incumbent.best_known(ctx, incumbent.name(ctx)).keys():
         return "profile"
     return "summarize" if any(map(_lacks_summary, stored.values())) else None
 

@@ -3,7 +3,7 @@
 The box answers with texts, which are as trusted as any other candidate's: they are built in the box and judged.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -57,15 +57,18 @@ def write(
     name: str,
     cases: Sequence[str],
     in_place: Mapping[int, str],
+    allowed: Collection[str],
 ) -> Compiled:
     """Return the reference as Triton kernels. `name`: what their names begin with. `cases`: public ones. `in_place`:
-    results, by their number, that an input gets. Raises Killed when the process was killed again and again."""
+    results, by their number, that an input gets. `allowed`: torch operators that may stay as they are. Raises Killed
+    when the process was killed again and again."""
     request = {
         "device": device.key,
         "name": name,
         "cases": list(cases),
         "in_place": list(in_place.items()),
         "limit": LIMIT,
+        "allowed": sorted(allowed),
     }
     return trace_and_compile.ask_tracer(box, contents, target, target.source, request, SECONDS, _read)
 

@@ -23,68 +23,10 @@ from pgo_agent.sandbox.bundle.schema import (
     TmaMeta,
     TorchName,
 )
+from pgo_agent.sandbox.bundle.torch_ops import OPS
 from pgo_agent.sandbox.errors import BadBundle
 from pgo_agent.sandbox.json_codec import JsonObject
 
-_ARITHMETIC = tuple(
-    f"{op}.{of}" for name in ("add", "sub", "mul", "div") for op in (name, f"{name}_") for of in ("Tensor", "Scalar")
-)
-_ELEMENTWISE = (
-    "neg",
-    "relu",
-    "abs",
-    "sqrt",
-    "rsqrt",
-    "exp",
-    "log",
-    "sigmoid",
-    "reciprocal",
-    "maximum",
-    "minimum",
-    "clamp",
-    "clamp_min",
-    "clamp_max",
-    "bitwise_not",
-    "logical_not",
-)
-_COMPARISONS = tuple(f"{op}.{of}" for op in ("eq", "ne", "lt", "le", "gt", "ge") for of in ("Tensor", "Scalar"))
-OPS = frozenset(  # what launchers do around their kernels; a candidate may use those of its original alone
-    f"aten.{op}"
-    for op in (
-        "zeros.default",
-        "zeros_like.default",
-        "new_zeros.default",
-        "ones.default",
-        "ones_like.default",
-        "new_ones.default",
-        "full.default",
-        "full_like.default",
-        "new_full.default",
-        "zero_.default",
-        "fill_.Scalar",
-        "clone.default",
-        "copy_.default",
-        "_to_copy.default",
-        "cat.default",
-        "arange.default",
-        "arange.start",
-        "sum.dim_IntList",
-        "sum.default",
-        "mean.dim",
-        "mean.default",
-        "amax.default",
-        "amin.default",
-        "max.default",
-        "cumsum.default",
-        "linalg_vector_norm.default",
-        "sort.default",
-        "sort.stable",
-        "where.self",
-        *_ARITHMETIC,
-        *_COMPARISONS,
-        *(f"{name}.default" for name in _ELEMENTWISE),
-    )
-)
 _TYPE = re.compile(
     r"(\*k?(i1|i8|i16|i32|i64|u1|u8|u16|u32|u64|fp16|bf16|fp32|fp64|fp8e4nv|fp8e5|fp8e4b15|fp8e4b8|fp8e5b16)"
     r"|i1|i8|i16|i32|i64|u1|u8|u16|u32|u64|fp16|bf16|fp32|f32|fp64|constexpr"

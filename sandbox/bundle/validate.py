@@ -185,7 +185,7 @@ def check_plan(plan: Plan, kernels: dict[str, Kernel], tables: dict[str, list[in
     for t in tensors:
         need(t.storage < len(plan.storages), "a tensor of a storage that is not there")
         need(decode.last_byte(t) <= plan.storages[t.storage].nbytes, "a view beyond its buffer")
-    need(bool(plan.out) and bool(plan.launches), "a plan must launch a kernel and return a tensor")
+    need(bool(plan.out) and bool(plan.steps), "a plan must compute something and return a tensor")
     inputs = {t.storage for v in plan.inputs.values() for t in flat(v) if isinstance(t, Tensor)}
     declared = {i for i, s in enumerate(plan.storages) if s.kind == "input"}
     need(inputs == declared, "the storages called input are not those of the inputs")

@@ -34,6 +34,9 @@ _ALIAS = re.compile(r"#\w+")
 def stage(candidate: Side, _original: Side) -> Evidence:
     """Return `no_change` for the kernel's own TTGIR text, else the facts of the build."""
     statics = [candidate.statics[k] for k in candidate.launched]
+    if not statics:
+        covered = coverage.of(configurations=sum(map(len, candidate.plans.values())))
+        return Evidence("inspect", None, plain("torch operators alone, no kernel"), coverage=covered)
     registers, spills = (max(s[name] for s in statics) for name in ("registers", "spill_store_bytes"))
     notes = sorted({n for s in statics for n in s["notes"]})
     facts = {"registers": registers, "spill_store_bytes": spills, "notes": notes}

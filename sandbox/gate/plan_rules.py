@@ -1,9 +1,9 @@
 """Stage screen: compares a candidate's plans and precision with the original's. Reads data only; runs nothing.
 
 Allocation and views are allowed, other torch ops only if the original launcher uses them: so a torch matrix product
-cannot replace a kernel. Also refused are results in a new place where the original changes an input, launches that
-nothing depends on, many more launches than the original's, dots in a narrower type in any built case, and kernels that
-store at a symbol of their module, which outlives a launch.
+cannot replace a kernel. Also refused are results in a new place where the original changes an input, candidates that
+launch nothing where the original does, launches that nothing depends on, many more launches than the original's, dots
+in a narrower type in any built case, and kernels that store at a symbol of their module, which outlives a launch.
 """
 
 from collections import defaultdict
@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from operator import itemgetter
 from typing import Any
 
-from pgo_agent.sandbox.bundle import ptx
+from pgo_agent.sandbox.bundle import ptx, torch_ops
 from pgo_agent.sandbox.bundle.documents import PlanDocument
 from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.evidence import Evidence, Side, kernels, tensors
@@ -85,15 +85,19 @@ def unreturned(plans: Iterable[PlanDocument], in_place: Collection[str]) -> list
 
 
 def _ops(candidate: Side, original: Side) -> Iterator[Reason]:
-    allowed = CHEAP | ops_of(p for plans in original.plans.values() for p in plans)
+    allowed = CHEAP | torch_ops.alike(ops_of(p for plans in original.plans.values() for p in plans))
     extra = sorted(ops_of(p for plans in candidate.plans.values() for p in plans) - allowed)
     if extra:
         yield quoted(f"uses torch ops that the original launcher does not: {', '.join(extra)}")
 
 
 def _launches(candidate: Side, original: Side) -> Iterator[Reason]:
-    most = 2 * max(len(kernels(p)) for plans in original.plans.values() for p in plans) + MORE_LAUNCHES
+    shipped = max(len(kernels(p)) for plans in original.plans.values() for p in plans)
+    steps = max(len(p["steps"]) for plans in original.plans.values() for p in plans)
+    most = 2 * (shipped or steps) + MORE_LAUNCHES
     for case, plan in _each(candidate):
+        if shipped and not kernels(plan):
+            yield of_case(case) + plain(": launches no kernel, where the kernel as shipped does")
         if len(kernels(plan)) > most:
             words = f": {len(kernels(plan))} launches, where {most} are the most for this target"
             yield of_case(case) + plain(words)

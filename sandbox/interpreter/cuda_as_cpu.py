@@ -82,15 +82,15 @@ class OnCpu(DevicesOnCpu):
             torch.Tensor.is_cuda.__get__: True,
             torch.Tensor.is_cpu.__get__: False,
         }
-        if func in answers:
+        if func in answers and not args[0].is_meta:
             return answers[func]
         if func is torch.Tensor.get_device:
             return 0
         out = super().__torch_function__(func, types, args, kwargs)
-        if func in _UNWRITTEN | _FILLED and isinstance(out, torch.Tensor) and out.untyped_storage().nbytes():
+        if func in _UNWRITTEN | _FILLED and _has_memory(out):
             self._guard(out, func in _FILLED)
         for t in out if isinstance(out, list | tuple) else (out,):
-            if type(t) is torch.Tensor:
+            if type(t) is torch.Tensor and not t.is_meta:
                 with torch._C.DisableTorchFunction():
                     self._know(t.untyped_storage())
         return out
@@ -103,6 +103,10 @@ class OnCpu(DevicesOnCpu):
         if keep:
             self._guarded[-1].bytes.copy_(before)
         out.set_(self._guarded[-1].storage(), out.storage_offset(), out.size(), out.stride())
+
+
+def _has_memory(out: Any) -> bool:
+    return isinstance(out, torch.Tensor) and not out.is_meta and out.untyped_storage().nbytes() > 0
 
 
 def _cpu(a: Any) -> Any:

@@ -58,6 +58,7 @@ LIBRARIES = {
     "pgo_agent.sandbox.tracer": _TRACED,
     "pgo_agent.sandbox.tracer.user_program": _TRACED,
     "pgo_agent.sandbox.tracer.guard_time": _TRACED,
+    "pgo_agent.sandbox.tracer.problem": _TRACED,
     "pgo_agent.sandbox.interpreter": _INTERPRETED,
     "pgo_agent.sandbox.interpreter.as_shipped": _INTERPRETED,
     "pgo_agent.sandbox.compiler": _COMPILED,

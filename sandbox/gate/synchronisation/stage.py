@@ -32,7 +32,8 @@ def stage(candidate: Side, original: Side) -> Evidence:
     """Return the gravest finding over all kernels and plans, or no verdict."""
     ours, covered = look(candidate)
     if not ours:
-        return Evidence("synchronisation", None, plain(covered.said()), coverage=covered)
+        text = covered.said() if candidate.launched else "no kernel is launched"
+        return Evidence("synchronisation", None, plain(text), coverage=covered)
     theirs = {f.rule for f in look(original)[0]}
     also = "; the original does, too"
     judged = [

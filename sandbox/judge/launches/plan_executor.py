@@ -3,8 +3,10 @@
 Everything is allocated and packed once; a call then only enqueues. Every buffer but the inputs, scratch included, can
 be refilled between calls, so that leftovers of an earlier launch cannot pass for a result. Inputs that the kernel
 changes are such buffers, too: every refill gives them their values again, from a copy that must stay as it is, and no
-step runs twice without that. Buffers and copies of the inputs lie between guard zones, which show accesses outside. A
-launch of no blocks is skipped, as in Triton's launcher. Plans without launches also run on CPU tensors.
+step runs twice without that. A torch op's result stays where the op made it, as in PyTorch, where no launch is given
+its address; else it is copied to the plan's place for it. Buffers and copies of the inputs lie between guard zones,
+which show accesses outside. A launch of no blocks is skipped, as in Triton's launcher. Plans without launches also run
+on CPU tensors.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -21,6 +23,7 @@ from pgo_agent.sandbox.guard_zones import ZERO, Arena, Fill, arenas
 from pgo_agent.sandbox.judge.launches import shared_memory
 from pgo_agent.sandbox.judge.launches.cuda_driver import LoadedKernel, TensorMap
 from pgo_agent.sandbox.judge.launches.planned_inputs import match_inputs, paired
+from pgo_agent.sandbox.judge.launches.torch_results import FILLS, held_by_torch
 
 
 @dataclass(frozen=True)
@@ -65,11 +68,12 @@ class Replay:
         self._restored = [(_part(self._at[i]), _part(given[i])) for i in working]  # what is changed, and from what
         self._given = given
         self._ran = set[int]()  # steps since the last refill
+        self._fresh = held_by_torch(plan)  # storages of results that stay where an operator made them
+        self._made = dict[int, Any]()  # of these, the result of the last call
         self.kernels = {k: LoadedKernel(bundle.images[k], bundle.kernels[k]) for k in {s.kernel for s in plan.launches}}
         # step -> profile scratch of its launch, where it has some
         self.recorded = {step: a.part(n) for (step, profile), (a, n) in self._scratch.items() if profile}
         self._steps = [self._launch(i, s) if isinstance(s, Launch) else self._op(s) for i, s in enumerate(plan.steps)]
-        self.outputs = [self.view(t) for t in plan.out]
         self.given = [arena.part(n) for arena, n in self._input_arenas]  # the bytes of the inputs, as they were given
         self.restore()
 
@@ -115,18 +119,30 @@ class Replay:
 
     def close(self) -> None:
         """Unload the kernels, wipe the memory and free it."""
+        made_by_torch = list(self._made.values())
         self._refill(ZERO, ZERO)
         for buffer in self.given:
             buffer.zero_()
+        for made in made_by_torch:
+            made.fill_(0)
         synchronize(self.device)
         for kernel in self.kernels.values():
             kernel.unload()
-        self._steps, self.outputs, self.given, self._cleared, self.recorded = [], [], [], [], {}
+        self._steps, self.given, self._cleared, self.recorded, self._made = [], [], [], {}, {}
         self._input_arenas, self._other_arenas, self._at, self._scratch = [], [], {}, {}
         self._restored, self._given = [], {}
 
+    @property
+    def outputs(self) -> list[Any]:
+        """What the last call returned."""
+        return [self.view(t) for t in self.plan.out]
+
     def view(self, t: Tensor) -> Any:
         """Return a tensor of the plan, in the memory that its steps work on."""
+        if made := self._made.get(t.storage):
+            return torch.empty(0, dtype=getattr(torch, t.dtype), device=self.device).set_(
+                made, t.offset, t.size, t.stride
+            )
         return _view(self._at[t.storage], t)
 
     def as_given(self, t: Tensor) -> Any:
@@ -144,6 +160,7 @@ class Replay:
             arena.fill(buffers, zones)
         for scratch in self._cleared:
             scratch.zero_()
+        self._made.clear()
         shared_memory.shared(self.device)
 
     # steps ------------------------------------------------------------------------------------------------------------
@@ -175,24 +192,47 @@ class Replay:
         return a
 
     def _op(self, step: Op) -> Callable[[], None]:
-        args = [self._value(a) for a in step.args]
-        kwargs = {k: self._value(v) for k, v in step.kwargs.items()}
-        outs = [self.view(t) for t in step.out]
         name = step.name.removeprefix("aten.")
-        fill = _FILLS.get(name)
-        if fill is not None:
-            return partial(outs[0].fill_, fill(args))
+        if name in FILLS:
+            return partial(self.view(step.out[0]).fill_, FILLS[name]([self._value(a) for a in step.args]))
         packet, overload = name.split(".")
         op = getattr(getattr(torch.ops.aten, packet), overload)
+        given = self._given_to(step)
         if op._schema.is_mutable:
-            return partial(op, *args, **kwargs)
+            return lambda: op(*given()[0], **given()[1])
 
-        def into() -> None:
-            made = op(*args, **kwargs)
-            for out, result in zip(outs, made if isinstance(made, tuple | list) else (made,), strict=True):
-                out.copy_(result)
+        def made() -> None:
+            args, kwargs = given()
+            results = op(*args, **kwargs)
+            listed = results if isinstance(results, tuple | list) else (results,)
+            tensors = (r for r in listed if isinstance(r, torch.Tensor))
+            for planned, result in zip(step.out, tensors, strict=True):
+                self._keep(planned, result)
 
-        return into
+        return made
+
+    def _given_to(self, step: Op) -> Callable[[], tuple[list[Any], dict[str, Any]]]:
+        """Return what makes the arguments of an op: before each call, where some are results of other ops."""
+
+        def values() -> tuple[list[Any], dict[str, Any]]:
+            return [self._value(a) for a in step.args], {k: self._value(v) for k, v in step.kwargs.items()}
+
+        leaves = flat((step.args, tuple(step.kwargs.values())))
+        if any(isinstance(a, Tensor) and a.storage in self._fresh for a in leaves):
+            return values
+        once = values()
+        return lambda: once
+
+    def _keep(self, planned: Tensor, result: Any) -> None:
+        """Take an op's result for a tensor of the plan."""
+        self._made.pop(planned.storage, None)
+        same = (tuple(result.shape), result.stride(), result.storage_offset()) == (planned.size, planned.stride, 0)
+        storage = result.untyped_storage()
+        enough = storage.nbytes() >= self.plan.storages[planned.storage].nbytes
+        if planned.storage in self._fresh and same and enough and str(result.dtype)[6:] == planned.dtype:
+            self._made[planned.storage] = storage
+        else:
+            self.view(planned).copy_(result)
 
     def _value(self, a: Any) -> Any:
         if isinstance(a, tuple):
@@ -245,16 +285,3 @@ def synchronize(device: Any) -> None:
     """Wait until all enqueued work has ended. Raises RuntimeError when a launch failed."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-
-
-# Ops that only fill a fresh tensor write into the plan's buffer directly, as the original's memset would.
-_FILLS: dict[str, Callable[[list[Any]], Any]] = {
-    "zeros.default": lambda a: 0,
-    "zeros_like.default": lambda a: 0,
-    "new_zeros.default": lambda a: 0,
-    "ones.default": lambda a: 1,
-    "ones_like.default": lambda a: 1,
-    "full.default": lambda a: a[1],
-    "full_like.default": lambda a: a[1],
-    "new_full.default": lambda a: a[2],
-}

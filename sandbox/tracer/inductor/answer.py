@@ -33,6 +33,7 @@ def answer(folder: Path, request: Mapping[str, Any]) -> dict[str, Any]:
         contract = target.load(folder / request["contract"], "pgo_target")
         kernel = target.load(folder / request["candidate"], "pgo_candidate").kernel
         given = [contract.inputs(contract.CASES[n], fake_gpu.Generator()) for n in request["cases"]]
+    allowed = frozenset(map(str, request["allowed"]))
     kinds = list(_kinds(given))[:MOST_KINDS]
     variants, refused = list[dict[str, Any]](), list[str]()
     for rows in (False, True):
@@ -40,9 +41,9 @@ def answer(folder: Path, request: Mapping[str, Any]) -> dict[str, Any]:
         for i, inputs in enumerate(kinds):
             name = request["name"] + (f"_{i + 1}" if i else "")
             try:
-                written = reference_graph.write(contract.reference, inputs, _in_place(request), rows)
+                written = reference_graph.write(contract.reference, inputs, _in_place(request), rows, allowed)
                 at = list(inspect.signature(kernel).parameters)
-                parts.append(launcher_text.kernel_part(written, name, at, folder / "out", request["limit"]))
+                parts.append(launcher_text.kernel_part(written, name, at, folder / "out", request["limit"], allowed))
             except Exception as e:  # whatever torch raises
                 refused.append(_said(e))
         variants += [{"rows": rows, "parts": [vars(p) for p in parts]}] if parts else []

@@ -8,7 +8,7 @@ a text is NoText: a launcher that leaves something out would be wrong.
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +26,7 @@ IMPORTS = {
     "libdevice": "from torch._inductor.runtime.triton_helpers import libdevice",
     "tl_math": "from torch._inductor.runtime.triton_helpers import math as tl_math",
 }
+_PRODUCTS = {"mm": "mm", "bmm": "bmm", "addmm": "addmm", "bias_addmm": "addmm", "baddbmm": "baddbmm"}
 _SILENT = re.compile(r"\w*args\.clear\(\)|torch\.cuda\.set_device\(0\)|assert_\w+\(.*\)|del .*", re.S)
 _NOTHING = re.compile(r"\w+ = (get_raw_stream\(0\)|copy_if_misaligned\(\w+\))")
 
@@ -40,14 +41,17 @@ class KernelPart:
     condition: str  # name of the function that says whether the launcher is for its arguments
 
 
-def kernel_part(written: Written, name: str, parameters: Sequence[str], folder: Path, most: int) -> KernelPart:
+def kernel_part(
+    written: Written, name: str, parameters: Sequence[str], folder: Path, most: int, allowed: Collection[str] = ()
+) -> KernelPart:
     """Return Inductor's module as a launcher `name(*parameters)`, with a function `name_fits` and kernels that begin
-    with its name. `folder`: where kernels may be written to. `most`: configurations of a kernel. Raises NoText."""
+    with its name. `folder`: where kernels may be written to. `most`: configurations of a kernel. `allowed`: torch
+    operators that it may call. Raises NoText."""
     tree = parsing.module(written.module)
     kernels = {k.name: k for k in kernel_text.kernels(tree, folder, most)}
     if not kernels:
         raise NoText("it needs no kernel of its own")
-    body = _needed(list(_statements(_call(tree), written, kernels)))
+    body = _needed(list(_statements(_call(tree), written, kernels, allowed)))
     launcher = f"def {name}({', '.join(parameters)}):\n" + "".join(f"    {line}\n" for line in body)
     condition = _condition(written, f"{name}_fits", parameters)
     text = "\n\n".join([*(k.text for k in kernels.values()), launcher, condition])
@@ -76,7 +80,9 @@ def _call(tree: ast.Module) -> ast.FunctionDef:
     return calls[0]
 
 
-def _statements(call: ast.FunctionDef, written: Written, kernels: Mapping[str, Kernel]) -> Iterator[str]:
+def _statements(
+    call: ast.FunctionDef, written: Written, kernels: Mapping[str, Kernel], allowed: Collection[str]
+) -> Iterator[str]:
     renamed = _arguments(call, written)
     for node in _flat(call.body):
         text = ast.unparse(node)
@@ -93,8 +99,26 @@ def _statements(call: ast.FunctionDef, written: Written, kernels: Mapping[str, K
                 yield f"{ast.unparse(node.targets[0])} = torch.empty_strided({shape}, device='cuda')"
             case ast.Assign(value=value) if not _calls(value):
                 yield ast.unparse(node)
+            case _ if line := _library(node, allowed):
+                yield line
             case _:
                 raise NoText(f"it does what no kernel does: {ast.unparse(node)[:100]}")
+
+
+def _library(node: ast.stmt, allowed: Collection[str]) -> str:
+    """Return a call of an operator that may stay, as one of torch; empty for another statement."""
+    match node:
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id="extern_kernels"), attr=name)) as call):
+            into = next((ast.unparse(k.value) for k in call.keywords if k.arg == "out"), "")
+            call.keywords = [k for k in call.keywords if k.arg != "out"]
+            call.func = parsing.expression(f"torch.{_PRODUCTS.get(name, name)}")
+            return f"{into} = {ast.unparse(call)}" if into and name in _PRODUCTS else ""
+        case ast.Assign(value=ast.Call(func=ast.Attribute(value=ast.Name(id="extern_kernels"), attr="convolution"))):
+            return ast.unparse(node).replace("extern_kernels.", "torch.", 1)
+        case ast.Assign(value=ast.Call(func=function)):
+            called = ast.unparse(function)
+            return ast.unparse(node) if called.removeprefix("torch.ops.") in allowed else ""
+    return ""
 
 
 def _needed(lines: Sequence[str]) -> list[str]:
@@ -104,6 +128,7 @@ def _needed(lines: Sequence[str]) -> list[str]:
         made = re.match(r"(\w+) = ", line)
         if made is None or made[1] in read:
             kept.append(line)
+            read -= {made[1]} if made else set()
             read |= set(re.findall(r"\w+", line[made.end() :] if made else line))
     return kept[::-1]
 

@@ -6,13 +6,15 @@ no tensor is taken as it is, and is a condition, too. Nothing is compiled by Tri
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from pgo_agent.sandbox.bundle.torch_ops import alike
 from pgo_agent.sandbox.in_place import tensors as tensors_in
 from pgo_agent.sandbox.tracer import fake_gpu
+from pgo_agent.sandbox.tracer.inductor.graph_edits import drop_unread, on_device, on_host
 from torch.utils._python_dispatch import TorchDispatchMode
 
 # Settings of Inductor, where it has them: one process, no answers of earlier runs, a text that runs in Triton alone.
@@ -27,6 +29,7 @@ SETTINGS = {
     "max_autotune_pointwise": True,
     "triton.cooperative_reductions": False,
     "triton.mix_order_reduction": False,
+    "layout_optimization": False,  # of convolutions, by the GPU that is there
 }
 MOST_OPERATIONS = 500  # of a reference: a loop over tokens becomes an operation for each
 # What PyTorch gives to cuBLAS, cuDNN and others, and Inductor to no Triton kernel that needs no measurement.
@@ -90,25 +93,34 @@ class _Open:
 
 
 def write(
-    reference: Callable[..., Any], given: Mapping[str, Any], in_place: Mapping[int, str], rows: bool = False
+    reference: Callable[..., Any],
+    given: Mapping[str, Any],
+    in_place: Mapping[int, str],
+    rows: bool = False,
+    allowed: Collection[str] = (),
 ) -> Written:
     """Return what Inductor writes for `reference(**given)`, on tensors that FakeMode made.
 
-    `in_place`: results, by their number, that an input gets. `rows`: for rows as long as they are. Numbers are left
-    open like sizes, where that works. Raises NoText, and what torch raises.
+    `in_place`: results, by their number, that an input gets. `rows`: for rows as long as they are. `allowed`: operators
+    of libraries that may stay as they are. Numbers are left open like sizes, where that works. Raises NoText, and what
+    torch raises.
     """
     if nested := [n for n, v in given.items() if not isinstance(v, torch.Tensor) and list(tensors_in(v))]:
         raise NoText(f"{nested[0]} is a list of tensors")
     try:
-        return _write(reference, given, in_place, _Open(True, not rows))
+        return _write(reference, given, in_place, _Open(True, not rows), allowed)
     except (NoText, RecursionError):
         raise
     except Exception:  # not all that a reference computes of a number can be left open
-        return _write(reference, given, in_place, _Open(False, not rows))
+        return _write(reference, given, in_place, _Open(False, not rows), allowed)
 
 
 def _write(
-    reference: Callable[..., Any], given: Mapping[str, Any], in_place: Mapping[int, str], what: _Open
+    reference: Callable[..., Any],
+    given: Mapping[str, Any],
+    in_place: Mapping[int, str],
+    what: _Open,
+    allowed: Collection[str],
 ) -> Written:
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
@@ -117,7 +129,7 @@ def _write(
     opened = {n: _opened(mode, n, v, what) for n, v in given.items()}
     left = {n: v for n, v in opened.items() if isinstance(v, torch.Tensor | torch.SymInt | torch.SymFloat)}
     fixed = {n: v for n, v in opened.items() if n not in left}
-    module = _compiled(_graph(reference, left, fixed, in_place), mode)
+    module = _compiled(_graph(reference, left, fixed, in_place, allowed), mode)
     if env.deferred_runtime_asserts:
         raise NoText("its sizes depend on what its inputs hold")
     return Written(module, list(left), _symbols(left, fixed, [g.expr for g in env.guards]), in_place)
@@ -147,13 +159,14 @@ def _opened(mode: fake_gpu.FakeMode, name: str, value: Any, what: _Open) -> Any:
 class _Bounded(TorchDispatchMode):
     """Ends the tracing of a reference that Inductor would write no Triton for, or far too much."""
 
-    def __init__(self) -> None:
+    def __init__(self, allowed: Collection[str]) -> None:
         super().__init__()
         self.count = 0
+        self.refused = LIBRARIES - {f"aten::{name.split('.')[1]}" for name in alike(allowed)}
 
     def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.count += 1
-        if op.name().split(".")[0] in LIBRARIES:
+        if op.name().split(".")[0] in self.refused:
             raise NoText(f"it calls {op}, which is no kernel of Triton but a library")
         if self.count > MOST_OPERATIONS:
             raise NoText(f"it takes more than {MOST_OPERATIONS} operations")
@@ -161,7 +174,11 @@ class _Bounded(TorchDispatchMode):
 
 
 def _graph(
-    reference: Callable[..., Any], left: Mapping[str, Any], fixed: Mapping[str, Any], in_place: Mapping[int, str]
+    reference: Callable[..., Any],
+    left: Mapping[str, Any],
+    fixed: Mapping[str, Any],
+    in_place: Mapping[int, str],
+    allowed: Collection[str],
 ) -> Any:
     """Return the operations of the reference as a graph that returns those of its results that no input gets.
 
@@ -173,7 +190,7 @@ def _graph(
 
     def traced(*values: Any) -> tuple[Any, ...]:
         given = dict(zip(left, values, strict=True))
-        with _Bounded():
+        with _Bounded(allowed):
             results = reference(**given, **fixed)
         listed = list(results) if isinstance(results, list | tuple) else [results]
         with torch.no_grad():
@@ -187,7 +204,8 @@ def _graph(
     except RuntimeError as e:
         if "accelerator" not in str(e):
             raise
-        first = _on_device(record(*(_on_host(v) for v in left.values())))  # gradients of a GPU need a GPU
+        first = on_device(record(*(on_host(v) for v in left.values())))  # gradients of a GPU need a GPU
+    drop_unread(first)
     with torch.no_grad():
         return make_fx(
             torch.func.functionalize(first, remove="mutations"),
@@ -195,23 +213,6 @@ def _graph(
             tracing_mode="symbolic",
             _allow_non_fake_inputs=True,
         )(*left.values())
-
-
-def _on_host(value: Any) -> Any:
-    """Return a tensor of the host with the sizes and strides of another one; what is no tensor, as it is."""
-    if not isinstance(value, torch.Tensor):
-        return value
-    with value.fake_mode:
-        return torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device="cpu")
-
-
-def _on_device(graph: Any) -> Any:
-    """Have the operations of a graph that name the host make their tensors on the device."""
-    for node in graph.graph.nodes:
-        if isinstance(node.kwargs.get("device"), torch.device):
-            node.kwargs = {**node.kwargs, "device": torch.device("cuda", 0)}
-    graph.recompile()
-    return graph
 
 
 def _compiled(graph: Any, mode: fake_gpu.FakeMode) -> str:

@@ -99,15 +99,15 @@ RULES: dict[str, tuple[Edits, str]] = {
     "a tensor with more strides than sizes": ({"plan.out.0.stride": [1, 1]}, "size and stride differ in rank"),
     "a dtype that torch does not have": ({"plan.out.0.dtype": "__class__"}, "dtype '__class__'"),
     # steps
-    "an op that is not on the list": ({"plan.steps": [OP | {"op": "aten.mm.default"}]}, "op 'aten.mm.default' is not"),
+    "an op that is not on the list": ({"plan.steps": [OP | {"op": "aten.rand.default"}]}, "op 'aten.rand.default' is"),
     "an op of another library": ({"plan.steps": [OP | {"op": "os.system"}]}, "op 'os.system' is not on"),
     "an op on another device": ({"plan.steps": [OP | {"args": [{"device": "cuda:1"}]}]}, "an op on another device"),
     "a torch name that is none": ({"plan.steps": [OP | {"args": [{"torch": "load"}]}]}, "torch name 'load'"),
     "a literal of another size": ({"plan.steps": [OP | {"args": [LITERAL]}]}, "size does not fit its values"),
     "a keyword that is no name": ({"plan.steps": [OP | {"kwargs": {"a b": 1}}]}, "kernel name is not allowed: 'a b'"),
     "a step of no known form": ({"plan.steps.0": {"exec": "x"}}, "launch must have exactly the fields"),
-    "a plan that launches nothing": ({"plan.steps": []}, "must launch a kernel and return a tensor"),
-    "a plan that returns nothing": ({"plan.out": []}, "must launch a kernel and return a tensor"),
+    "a plan that launches nothing": ({"plan.steps": []}, "must compute something and return a tensor"),
+    "a plan that returns nothing": ({"plan.out": []}, "must compute something and return a tensor"),
     "too many steps": ({"plan.steps": [OP] * 4097}, "steps must be a list of at most 4096"),
     # launches
     "a kernel that is not in the bundle": ({"step.kernel": ZEROS}, "a kernel that is not in the bundle"),

@@ -1,6 +1,6 @@
 """gate/screen.py: which torch ops a candidate's launcher may use. Real launchers, traced and built; no GPU.
 
-An op that no plan may hold at all (a matrix product) already ends in the bundle's checks; the screen refuses it, too.
+An op that no plan may hold at all (random numbers) already ends in the bundle's checks.
 """
 
 from pathlib import Path
@@ -178,9 +178,31 @@ def test_a_matmul_in_the_launcher_is_rejected(workshop: Workshop, manifest: Mani
     assert "aten.mm.default" in found.reason
 
 
-def test_a_matmul_in_the_launcher_does_not_even_build(workshop: Workshop) -> None:
+def test_a_matmul_of_torch_in_place_of_the_kernel_is_rejected(workshop: Workshop, manifest: Manifest) -> None:
     built = workshop.build("HELD_OUT")
-    assert not built.ok
-    (failure,) = built.failures
-    assert failure.kind == "rejected"
-    assert "aten.mm.default" in failure.message
+    found = said(workshop, workshop.contents.manifest(built.bundle), manifest)
+    assert found.verdict == Verdict.REJECTED and "aten.mm.default" in found.reason
+
+
+def test_a_candidate_that_launches_nothing_is_rejected_where_the_original_launches(
+    workshop: Workshop, manifest: Manifest
+) -> None:
+    (plan,) = only(manifest, "SMALL/product")["plans"]["SMALL/product"].values()
+    alone = plan | {"steps": [s for s in plan["steps"] if "op" in s]}
+    candidate = manifest | {"plans": {"SMALL/product": {"as written": alone}}}
+    found = said(workshop, candidate, only(manifest, "SMALL/product"))
+    assert found.verdict == Verdict.REJECTED and found.reason.endswith(
+        "launches no kernel, where the kernel as shipped does"
+    )
+
+
+def test_a_product_may_stand_for_one_with_something_added(workshop: Workshop, manifest: Manifest) -> None:
+    (plan,) = only(manifest, "CASES/plain")["plans"]["CASES/plain"].values()
+    out = plan["out"][0]
+    added = {"op": "aten.addmm.default", "args": [out, out, out], "kwargs": {}, "out": [out]}
+    product = {"op": "aten.mm.default", "args": [out, out], "kwargs": {}, "out": [out]}
+
+    def beside(step: dict[str, Any]) -> Manifest:
+        return manifest | {"plans": {"CASES/plain": {"as written": plan | {"steps": [*plan["steps"], step]}}}}
+
+    assert said(workshop, beside(product), beside(added)).verdict is None
