@@ -57,7 +57,7 @@ def write(
     name: str,
     cases: Sequence[str],
     in_place: Mapping[int, str],
-    allowed: Collection[str],
+    allowed: Collection[str] = (),
 ) -> Compiled:
     """Return the reference as Triton kernels. `name`: what their names begin with. `cases`: public ones. `in_place`:
     results, by their number, that an input gets. `allowed`: torch operators that may stay as they are. Raises Killed

@@ -98,7 +98,7 @@ def test_a_kernel_that_takes_little_of_the_case_comes_behind_one_that_takes_much
             "is 8 tensor, 90 integer, 40 float, 12 shared.",
         ),
         (case(kernel(static(), counted=counters())), "by counters the busiest unit of _run is l1, at 50% of its peak."),
-        (case(), "and no kernel to look at."),
+        (case(), "and torch operators alone: there is no kernel to look at."),
     ],
 )
 def test_a_bound_is_claimed_where_it_was_timed_and_nowhere_else(seen: CaseProfile, told: str) -> None:
