@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from pgo_agent.agent.cli import gate, runner
+from pgo_agent.agent.cli import gate, runner, traces
 from pgo_agent.agent.cli.evals import evals
 from pgo_agent.agent.cli.mcp_server.command import mcp
 from pgo_agent.agent.cli.options import (
@@ -45,7 +45,12 @@ app = typer.Typer(
 @app.command(epilog=EPILOG)
 @with_settings(Command.OPTIMIZE)
 def optimize(
-    file: Annotated[Path, typer.Argument(help="The target: a kernel file with launcher, reference, inputs and cases.")],
+    file: Annotated[
+        Path | None, typer.Argument(help="The target: a kernel file with launcher, reference, inputs and cases.")
+    ] = None,
+    trace: traces.FromTrace = None,
+    top: traces.Top = 5,
+    *,
     asked: RunSettings,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what the run will take, by what former runs took.")
@@ -56,6 +61,10 @@ def optimize(
     """Optimize a kernel: both baselines, then candidates that are built, checked and, on a GPU, measured."""
     from pgo_agent.agent.commands.optimize import expect, start
 
+    if trace is not None:
+        traces.optimize(trace, top, asked, store, json_lines)
+    if file is None:
+        raise typer.BadParameter("name a target, or a trace with --from-trace")
     if dry_run:
         from pgo_agent.agent.views import cost
 
@@ -66,6 +75,7 @@ def optimize(
 
 
 app.command(epilog=EPILOG)(session)
+app.command()(traces.trace)
 
 
 @app.command(epilog=INIT_EPILOG)

@@ -80,6 +80,10 @@ def _on_host(function: Callable[..., Any]) -> Callable[..., Any]:
 @contextmanager
 def _interpreting() -> Iterator[None]:
     """Let the kernels that are launched, and the functions that they call, be interpreted."""
+    blocks, memory = _as_compiled()
+    memory.forget()
+    memory.begin()
+    blocks.begin()
     before = JITFunction.run, JITFunction.__call__, JITFunction.__hash__
 
     def run(kernel: Any, *args: Any, grid: Any, warmup: bool, **options: Any) -> None:
@@ -103,12 +107,14 @@ def _interpreted(function: Callable[..., Any]) -> Any:
 
 
 @cache
-def _as_compiled() -> None:
-    """Let Triton's interpreter compute as compiled code does."""
+def _as_compiled() -> tuple[Any, Any]:
+    """Let Triton's interpreter compute as compiled code does; return its blocks and its memory."""
     from pgo_agent.sandbox.interpreter import (  # which compute with real tensors when they are imported
         arithmetic,
+        blocks,
         builtin_names,
         libdevice,
+        memory,
         products,
         reductions,
         repeated,
@@ -118,3 +124,8 @@ def _as_compiled() -> None:
 
     for module in (repeated, scalars, builtin_names, arithmetic, products, reductions, syntax, libdevice):
         module.install()
+    running = blocks.Blocks()
+    known = memory.Memory(running, "")
+    running.install(known.know)
+    known.install()
+    return running, known

@@ -86,7 +86,7 @@ def _watched(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
     error = ""
     try:
         with fake_gpu.FakeMode(allow_non_fake_inputs=True), watch:
-            _run(request["program"], request["args"], files)
+            run(request["program"], request["args"], files)
     except SystemExit as e:
         error = "" if e.code in (None, 0) else f"the program ended with exit code {e.code}"
     except BaseException as e:
@@ -113,8 +113,8 @@ def _facts(ttgir: str, signature: dict[str, Any]) -> dict[str, Any]:
     return {"stored": stored, "loaded": list(uses.loaded), "unordered": uses.unordered}
 
 
-def _run(program: str, args: list[str], files: set[str]) -> None:
-    """Run a script, a module, or statements that use what the watched file defines."""
+def run(program: str, args: list[str], files: set[str]) -> None:
+    """Run a script, a module, pytest, or statements that use what the watched file defines, in the current folder."""
     sys.path.insert(0, str(Path.cwd()))
     if program == "call":
         (text,) = args

@@ -66,6 +66,7 @@ class Trying:
     device: Device
     notes: list[str] = field(default_factory=list)
     left: float = ALL_SECONDS  # seconds of the interpreter
+    kept: "Found" = field(default_factory=lambda: Found(UNKNOWN))  # what the sizes that were written lead to
     _known: dict[str, str] = field(default_factory=dict)  # text -> why it is refused
     _unheld: set[str] = field(default_factory=set)  # texts whose launcher asks for what no plan can hold
 
@@ -83,11 +84,12 @@ class Trying:
                 self.to.unlink()
                 raise UsageFault(f"no plan can hold what {self.captured.name} does: {why}", "name another --launcher")
             command.save(self._text(FIRST), self.to)
+            self.kept = Found(WRONG, why)
             return [f"the target fails even at the sizes that the program had: {why}"]
         tried = self._tried([FIRST, *_ladder(taken)])
         best = min(tried, key=lambda text: tried[text].kind)
         command.save(best, self.to)
-        kept = tried[best]
+        self.kept = kept = tried[best]
         return list(_said(kept, next((f for f in tried.values() if f.words and f.kind > kept.kind), None)))
 
     def _text(self, sizing: Sizing) -> str:

@@ -5,20 +5,16 @@ stream: memory holds one line. What is cut short or unreadable is counted in `Re
 data from elsewhere: nothing of it is run here.
 """
 
-import gzip
-import io
 import json
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
+from pgo_agent.agent.commands.traces import stream
 from pgo_agent.sandbox.errors import UsageFault
 
-GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-HINT = "record one with `pgo-agent trace -- python train.py`, or with TRITON_TRACE=FOLDER TRITON_TRACE_LAUNCH=1"
 TIMES = "pgo_agent_times"  # the event that `pgo-agent trace` adds
 MOST_UNKNOWN = 1000  # lines of no known event at the begin of a file that is no trace
 _OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
@@ -88,6 +84,7 @@ class Times:
     """What `pgo-agent trace` measured: kernel -> milliseconds of all its launches."""
 
     ms: Mapping[str, float]
+    why: str = ""  # there are none
 
 
 @dataclass(frozen=True)
@@ -118,27 +115,16 @@ class Reading:
 
 def read(path: Path, reading: Reading) -> Iterator[Known]:
     """Yield the events of a trace. Raises UsageFault for what is none."""
-    files = _files(path)
+    files = stream.files(path)
     for file in files:
         yield from _events(file, reading)
     if not reading.events:
-        raise UsageFault(f"{path} is no trace of tritonparse: it has no event of one", HINT)
-
-
-def _files(path: Path) -> list[Path]:
-    if path.is_dir():
-        found = sorted(p for p in path.iterdir() if ".ndjson" in p.name)
-        if not found:
-            raise UsageFault(f"{path} holds no trace: no file named *.ndjson", HINT)
-        return found
-    if not path.is_file():
-        raise UsageFault(f"no such trace: {path}", HINT)
-    return [path]
+        raise UsageFault(f"{path} is no trace of tritonparse: it has no event of one", stream.HINT)
 
 
 def _events(file: Path, reading: Reading) -> Iterator[Known]:
     unknown = 0
-    for line in _lines(file, reading):
+    for line in stream.lines(file, reading.cut):
         try:
             raw = json.loads(line)
             event = _known(raw) if isinstance(raw, dict) else None
@@ -154,57 +140,6 @@ def _events(file: Path, reading: Reading) -> Iterator[Known]:
             yield event
 
 
-def _lines(file: Path, reading: Reading) -> Iterator[bytes]:
-    """Yield whole lines. A last one without its end is whole if it is JSON."""
-    try:
-        with _opened(file) as stream:
-            for line in stream:
-                if not line.endswith(b"\n") and not _json(line):
-                    reading.cut.append(file.name)
-                elif line.strip():
-                    yield line
-    except (EOFError, gzip.BadGzipFile, OSError) as e:
-        if isinstance(e, OSError) and not isinstance(e, gzip.BadGzipFile):
-            raise UsageFault(f"cannot read {file}: {e.strerror or e}", HINT) from None
-        reading.cut.append(file.name)
-
-
-def _json(line: bytes) -> bool:
-    try:
-        json.loads(line)
-    except ValueError:
-        return False
-    return True
-
-
-@contextmanager
-def _opened(file: Path) -> Iterator[IO[bytes]]:
-    with file.open("rb") as raw:
-        magic = raw.read(4)
-        raw.seek(0)
-        if magic[:2] == GZIP:
-            with gzip.open(raw) as stream:
-                yield cast(IO[bytes], stream)
-        elif magic == ZSTD:
-            with _zstd(file, raw) as stream:
-                yield stream
-        else:
-            yield raw
-
-
-@contextmanager
-def _zstd(file: Path, raw: IO[bytes]) -> Iterator[IO[bytes]]:
-    try:
-        import zstandard
-    except ImportError:
-        raise UsageFault(f"{file} is compressed by zstd", "pip install zstandard, or unpack it") from None
-    with zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True) as stream:
-        try:
-            yield cast(IO[bytes], io.BufferedReader(stream))
-        except zstandard.ZstdError:
-            raise EOFError from None
-
-
 # events ---------------------------------------------------------------------------------------------------------------
 
 
@@ -218,7 +153,7 @@ def _known(raw: Any) -> Known | None:
             timings = [t for v in raw["configs_timings"].values() if (t := _milliseconds(v)) is not None]
             return Tuned(str(raw["kernel_name"]), min(timings)) if timings else None
         case name if name == TIMES:
-            return Times({str(n): float(ms) for n, ms in raw["ms"].items()})
+            return Times({str(n): float(ms) for n, ms in raw["ms"].items()}, str(raw.get("why", "")))
     return None
 
 
@@ -231,12 +166,13 @@ def _milliseconds(value: object) -> float | None:
 def _launch(raw: Any) -> Launch:
     meta, given = raw.get("compilation_metadata") or {}, raw.get("extracted_args") or {}
     inductor = raw.get("extracted_inductor_args") or {}
+    chosen = {n: v for n, v in inductor.items() if n not in given and n not in _OPTIONS}  # constants, by Inductor
     without = str(given["_note"]) if "_note" in given else "" if given else "the trace holds no arguments of it"
     return Launch(
         str(raw.get("name") or meta.get("name") or ""),
         str(meta.get("hash") or ""),
         tuple(int(g) for g in raw.get("grid") or ()),
-        {} if without else {str(n): argument(v) for n, v in given.items()},
+        {} if without else {str(n): argument(v) for n, v in (given | chosen).items()},
         {n: int(meta[n]) for n in _OPTIONS if isinstance(meta.get(n), int)},
         any(_tries(frame) for frame in raw.get("stack") or ()),
         bool(inductor),

@@ -11,13 +11,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from pgo_agent.agent.commands.init.seen import Call
-from pgo_agent.agent.commands.traces import forms, symbolic
+from pgo_agent.agent.commands.traces import forms, launcher_text, symbolic
 from pgo_agent.agent.commands.traces.arguments import described
 from pgo_agent.agent.commands.traces.events import Other, Plain, TracedTensor
 from pgo_agent.agent.commands.traces.forms import Form
 from pgo_agent.agent.commands.traces.symbolic import Term, Vector
 
-WIDTH = 112  # columns of a line
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 
 
@@ -27,6 +26,7 @@ class Launcher:
 
     form: Form
     warps: int | None = None  # that the code was compiled for, where that is known
+    given: bool = False  # whether what it only writes is given, too, for it leaves elements unwritten
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -38,6 +38,8 @@ class Launcher:
     @cached_property
     def outputs(self) -> dict[str, str]:
         """Tensors that it allocates, with the expression that does."""
+        if self.given:
+            return {}
         terms = self.form.sizes([n for n in self.form.tensors if n not in self.form.outputs])
         found = {n: self._allocation(n, terms) for n in self.form.outputs}
         return {n: text for n, text in found.items() if text} if len(found) < len(self.form.tensors) else {}
@@ -70,10 +72,14 @@ class Launcher:
         if len({t.dtype for t in listed}) > 1 and not same:
             return ""
         where = f"device={(exact or list(others))[0]}.device, dtype={dtype}"
-        if all(_contiguous(t) for t in listed):
-            return f"torch.empty({_tuple(shape)}, {where})"
+        if all(launcher_text.contiguous(t) for t in listed):
+            return f"torch.empty({launcher_text.listed(shape)}, {where})"
         strides = self._shape([tuple(t.stride[i] for t in listed) for i in range(len(listed[0].shape))], sizes)
-        return f"torch.empty_strided({_tuple(shape)}, {_tuple(strides)}, {where})" if strides is not None else ""
+        return (
+            f"torch.empty_strided({launcher_text.listed(shape)}, {launcher_text.listed(strides)}, {where})"
+            if strides is not None
+            else ""
+        )
 
     def _shape(self, vectors: Sequence[Vector], sizes: Sequence[Term]) -> list[str] | None:
         found = [self._size(v, sizes) for v in vectors]
@@ -132,7 +138,7 @@ class Launcher:
         order, about = list(self.form.given[0]), name.lower().replace("stride", "").strip("_")
         before = [n for n in self.form.tensors if order.index(n) < order.index(name)]
         others = [*reversed(before), *(n for n in self.form.tensors if n not in before)]
-        listed = sorted(others, key=lambda n: not about.startswith(_base(n)))
+        listed = sorted(others, key=lambda n: not about.startswith(launcher_text.base(n)))
         return symbolic.find(vector, symbolic.strides({n: self.form.tensors[n] for n in listed}), 2)
 
     def _constant(self, name: str) -> str:
@@ -174,7 +180,7 @@ class Launcher:
         return ""
 
     def _options(self) -> Iterator[tuple[str, str]]:
-        for name in OPTIONS:
+        for name in (o for o in OPTIONS if o not in self.form.source.parameters):
             vector = tuple(s.first.options.get(name, 0) for s in self.form.signatures)
             if name == "num_warps" and self.warps and len(set(vector)) == 1:
                 vector = (self.warps,) * len(vector)
@@ -212,11 +218,11 @@ class Launcher:
         source = self.form.source
         lines = [f"{n} = {text}" for n, text in self.outputs.items()]
         given = [f"{n}={text}" if n in source.constants else text for n, text in self.values.items()]
-        given = _by_name(list(self.values), given, source.constants)
+        given = launcher_text.by_name(list(self.values), given, source.constants)
         given += [f"{n}={text}" for n, text in self._options()]
         meta = any("meta[" in g for g in self.grid)
-        grid = f"{'lambda meta: ' if meta else ''}{_tuple(self.grid)}"
-        lines += _wrapped(f"{source.function}[{grid}](", given)
+        grid = f"{'lambda meta: ' if meta else ''}{launcher_text.listed(self.grid)}"
+        lines += launcher_text.wrapped(f"{source.function}[{grid}](", given)
         lines += [f"return {', '.join(self.outputs)}"] if self.outputs else []
         body = "\n".join(f"    {line}" for line in lines)
         blocks = source.blocks({source.function})
@@ -258,38 +264,3 @@ class Launcher:
             "unordered": bool(uses and uses.unordered),
         }
         return Call(path, self.name, line, args, dict(result), None, (launch,))
-
-
-def _base(name: str) -> str:
-    return name.lower().removesuffix("_ptr").removesuffix("_pointer").strip("_")
-
-
-def _wrapped(begin: str, parts: Sequence[str]) -> list[str]:
-    """Return a call in lines of at most WIDTH, where it fits."""
-    if len(begin) + len(", ".join(parts)) < WIDTH:
-        return [f"{begin}{', '.join(parts)})"]
-    lines = [""]
-    for part in parts:
-        if len(lines[-1]) + len(part) > WIDTH - 8:
-            lines.append("")
-        lines[-1] += f"{part}, "
-    return [begin, *(f"    {line.rstrip()}" for line in lines), ")"]
-
-
-def _by_name(names: Sequence[str], given: Sequence[str], constants: frozenset[str]) -> list[str]:
-    """Return arguments by position until the first compile-time constant, and by name from there on."""
-    first = next((i for i, n in enumerate(names) if n in constants), len(names))
-    return [text if i < first or "=" in text else f"{names[i]}={text}" for i, text in enumerate(given)]
-
-
-def _contiguous(t: TracedTensor) -> bool:
-    expected = 1
-    for size, stride in zip(reversed(t.shape), reversed(t.stride), strict=True):
-        if size != 1 and stride != expected:
-            return False
-        expected *= size
-    return True
-
-
-def _tuple(parts: Sequence[str]) -> str:
-    return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"

@@ -3,13 +3,14 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from pgo_agent.agent.commands.traces import target_file
+from pgo_agent.agent.commands.traces import roof, target_file
 from pgo_agent.agent.commands.traces.events import TracedTensor
 from pgo_agent.agent.commands.traces.summary import WORTH, Kernel, Signature, Trace
 from pgo_agent.sandbox.devices import DEVICES, Device
 
 MOST_KERNELS, MOST_SHAPES = 40, 4
 MOST_TENSORS = 4
+NEAR = 0.9  # part of the roof from which little is left to gain
 
 
 def show(trace: Trace, asked: Device | None) -> None:
@@ -19,20 +20,23 @@ def show(trace: Trace, asked: Device | None) -> None:
     from rich.table import Table
 
     out, device = summary.output(), asked or of_arch(trace)
-    table = Table("kernel", "launches", "share", "time", "shapes (launches)", "worth a run", box=None, pad_edge=False)
-    for kernel, share in list(zip(trace.kernels, trace.shares(), strict=True))[:MOST_KERNELS]:
+    roofs = ["of its roof"] if trace.measured else []
+    heads = ("kernel", "launches", "share", "time", *roofs, "shapes (launches)", "worth a run")
+    table = Table(*heads, box=None, pad_edge=False)
+    for kernel, share in ranked(trace, device)[:MOST_KERNELS]:
         table.add_row(
             escape(kernel.name),
             f"{kernel.launches}",
             f"{'' if trace.measured else '~'}{share:.0%}",
             time(kernel, trace, device),
+            *(_roof(kernel, device) for _ in roofs),
             escape("\n".join(_shapes(kernel))),
-            verdict(kernel, share),
+            verdict(kernel, share, device),
         )
     out.print(table)
     for note in notes(trace, device):
         out.print(f"note: {note}", markup=False, highlight=False, soft_wrap=True)
-    first = next((k for k, s in zip(trace.kernels, trace.shares(), strict=True) if worth(k, s)), trace.kernels[0])
+    first = next((k for k, s in ranked(trace, device) if worth(k, s, device)), trace.kernels[0])
     command = f"pgo-agent init --from-trace {trace.path} --kernel {first.name}"
     out.print(f"then: {command}", markup=False, highlight=False, soft_wrap=True)
 
@@ -50,15 +54,28 @@ def time(kernel: Kernel, trace: Trace, device: Device) -> str:
     return f"~{kernel.moved / device.gbps / 1e6:.3g} ms"
 
 
-def worth(kernel: Kernel, share: float) -> bool:
-    return share >= WORTH and bool(kernel.signatures)
+def ranked(trace: Trace, device: Device) -> list[tuple[Kernel, float]]:
+    """Return the kernels with their shares, first what could save most: a large share, far from its roof."""
+    pairs = list(zip(trace.kernels, trace.shares(), strict=True))
+    return sorted(pairs, key=lambda p: -p[1] * (1 - (roof.reached(p[0], device) or 0.0)))
 
 
-def verdict(kernel: Kernel, share: float) -> str:
+def worth(kernel: Kernel, share: float, device: Device) -> bool:
+    return share >= WORTH and bool(kernel.signatures) and (roof.reached(kernel, device) or 0.0) < NEAR
+
+
+def _roof(kernel: Kernel, device: Device) -> str:
+    part = roof.reached(kernel, device)
+    return "-" if part is None else f"~{part:.0%}"
+
+
+def verdict(kernel: Kernel, share: float, device: Device) -> str:
     if not kernel.launches:
         return "no: only its autotuner launched it"
     if not kernel.signatures:
         return "no: the trace has no arguments of it"
+    if share >= WORTH and not worth(kernel, share, device):
+        return f"no: ~{NEAR:.0%} of its roof, or more"
     return "yes" if share >= WORTH else f"no: under {WORTH:.0%}"
 
 
@@ -82,7 +99,14 @@ def shape(one: Signature) -> str:
 def notes(trace: Trace, device: Device) -> Iterator[str]:
     """Yield what was not read, what is an estimate, and what was not as here."""
     yield from trace.reading.notes()
-    if not trace.measured:
+    if trace.untimed:
+        yield f"nothing was timed: {trace.untimed}"
+    if trace.measured:
+        yield (
+            f"times are the GPU's; a part of the roof (~) is an ESTIMATE, by the bytes of tensor arguments and the "
+            f"shapes of products, for {device.name}"
+        )
+    else:
         yield (
             f"the trace has no times: those with ~ are an ESTIMATE, the bytes of tensor arguments over the "
             f"{device.gbps:.0f} GB/s of {device.name}"
@@ -94,6 +118,9 @@ def notes(trace: Trace, device: Device) -> Iterator[str]:
             yield f"{kernel.name}: {count} launches without arguments: {why}"
         if kernel.uncounted:
             yield f"{kernel.name}: {kernel.uncounted} launches with further shapes are counted, and not kept"
+        if kernel.trials:
+            also = "; its time has those, too" if trace.measured else ""
+            yield f"{kernel.name}: {kernel.trials} launches by which its autotuner tried configurations{also}"
         if kernel.tuned:
             yield f"{kernel.name}: its autotuner measured {min(kernel.tuned):.3g} ms for one launch"
     yield from target_file.versions(trace)

@@ -5,6 +5,7 @@ nothing was timed, a share is an estimate from the bytes of tensor arguments.
 """
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,7 @@ from pgo_agent.sandbox.errors import UsageFault
 
 MOST_SIGNATURES = 512  # of one kernel; launches with further ones are counted only
 WORTH = 0.05  # share of the time from which a kernel is worth a run
+_DOT = re.compile(r"\btt\.dot|ttng\.warp_group_dot|ttng\.tc_gen5_mma")
 BITS = {"bool": 8, "complex64": 64, "complex128": 128}
 
 
@@ -56,6 +58,7 @@ class Kernel:
     signatures: dict[object, Signature] = field(default_factory=dict)
     uncounted: int = 0  # launches beyond MOST_SIGNATURES
     inductor: bool = False
+    dots: bool = False  # it multiplies tiles
     compiled: set[str] = field(default_factory=set)  # hashes
     ms: float | None = None  # of all its launches, measured
     tuned: list[float] = field(default_factory=list)  # milliseconds of one launch, by its autotuner
@@ -77,6 +80,7 @@ class Trace:
     reading: Reading
     triton: set[str]
     archs: set[str]
+    untimed: str = ""  # why nothing was timed, where that was tried
 
     @property
     def measured(self) -> bool:
@@ -103,7 +107,7 @@ def summarize(path: Path) -> Trace:
     """Read a trace. Raises UsageFault for what is none, or has no launches."""
     reading, kernels = Reading(), dict[tuple[str, str], Kernel]()
     files, triton, archs = dict[str, str](), set[str](), set[str]()
-    times, tuned = dict[str, float](), dict[str, list[float]]()
+    times, tuned, dots, untimed = dict[str, float](), dict[str, list[float]](), set[str](), ""
     for event in events.read(path, reading):
         match event:
             case Launch():
@@ -113,8 +117,9 @@ def summarize(path: Path) -> Trace:
                 files[event.key] = event.file
                 triton.add(event.triton)
                 archs.add(event.arch)
+                dots |= {event.key} if _DOT.search(event.ttgir) else set()
             case Times():
-                times |= event.ms
+                times, untimed = times | dict(event.ms), event.why
             case Tuned():
                 tuned.setdefault(event.kernel, []).append(event.ms)
     if not kernels:
@@ -123,7 +128,8 @@ def summarize(path: Path) -> Trace:
     found = sorted(kernels.values(), key=lambda k: -k.moved)
     for kernel in found:
         kernel.ms, kernel.tuned = times.get(kernel.name), tuned.get(kernel.name, [])
-    trace = Trace(path, found, reading, triton - {""}, archs - {""})
+        kernel.dots = bool(kernel.compiled & dots)
+    trace = Trace(path, found, reading, triton - {""}, archs - {""}, untimed)
     order = sorted(zip(trace.shares(), range(len(found)), strict=True), key=lambda p: (-p[0], p[1]))
     return replace(trace, kernels=[found[i] for _, i in order])
 

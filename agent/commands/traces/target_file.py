@@ -4,10 +4,10 @@ Relies on `captured_target.py` and `guessed_sizes.py` of init for the target: a 
 launcher that is made of them. Nothing of the trace runs here, but in the box, where sizes are tried.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pgo_agent.agent.commands.init import command, program
+from pgo_agent.agent.commands.init import command, guessed_sizes, program
 from pgo_agent.agent.commands.init.captured_calls import Captured
 from pgo_agent.agent.commands.init.guessed_sizes import Trying
 from pgo_agent.agent.commands.traces import events, forms, sources, summary
@@ -29,15 +29,33 @@ class Written:
     kernel: str
     cases: int
     notes: tuple[str, ...]
+    sound: bool  # whether the kernel as shipped takes the cases, as far as that was tried
 
 
 def write(trace: Trace, kernel: Kernel, to: Path | None, force: bool, settings: RunSettings) -> Written:
     """Write the target of a kernel. Raises UsageFault for a kernel that none can be made of, with the reason."""
-    to = to or Path(f"{kernel.name.strip('_').lower()}_target.py")
+    to = to or usual(kernel)
     command.refuse(to, Path(kernel.file), force)
     launcher = made(trace, kernel)
-    form, path = launcher.form, launcher.form.source.path
-    text = launcher.text
+    tried, said = _tried(trace, launcher, to, settings)
+    if tried.kept.kind == guessed_sizes.UNWRITTEN and launcher.outputs:
+        launcher = replace(launcher, given=True, notes=[])
+        tried, said = _tried(trace, launcher, to, settings)
+        said = ["elements of results stay as they were, so these are given, and change in place", *said]
+    form = launcher.form
+    left = [f"{form.left_out} launches of other forms, or beyond {forms.MOST} kinds of sizes, are left out"]
+    notes = [AS_IT_STOOD, *dict.fromkeys(launcher.notes), *(left if form.left_out else []), *said, *versions(trace)]
+    return Written(to, kernel.name, len(form.signatures), tuple(notes), tried.kept.kind != guessed_sizes.WRONG)
+
+
+def usual(kernel: Kernel) -> Path:
+    """Return the file of a kernel's target where none is named."""
+    return Path(f"{kernel.name.strip('_').lower()}_target.py")
+
+
+def _tried(trace: Trace, launcher: Launcher, to: Path, settings: RunSettings) -> tuple[Trying, list[str]]:
+    """Write the target of a launcher, with sizes that were tried; return what came of that, and notes on it."""
+    form, path, text = launcher.form, launcher.form.source.path, launcher.text
     repository = program.repository(path) if form.source.here else path.parent
     captured = Captured(
         path,
@@ -52,10 +70,8 @@ def write(trace: Trace, kernel: Kernel, to: Path | None, force: bool, settings: 
         f"the trace {trace.path.name}",
     )
     device = devices.find(settings.device or DEFAULT_DEVICE)
-    tried = Trying(captured, to, box.choose(settings.sandbox, settings.python), device).write()
-    left = [f"{form.left_out} launches of other forms, or beyond {forms.MOST} kinds of sizes, are left out"]
-    notes = [AS_IT_STOOD, *dict.fromkeys(launcher.notes), *(left if form.left_out else []), *tried, *versions(trace)]
-    return Written(to, kernel.name, len(form.signatures), tuple(notes))
+    trying = Trying(captured, to, box.choose(settings.sandbox, settings.python), device)
+    return trying, trying.write()
 
 
 def made(trace: Trace, kernel: Kernel) -> Launcher:

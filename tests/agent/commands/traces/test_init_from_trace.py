@@ -3,11 +3,9 @@
 The trace is of `model_kernels.py`, recorded without a GPU by `record.py`: its launches are real, its values unknown.
 """
 
-import gzip
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,30 +16,14 @@ from pgo_agent.sandbox import target
 from pgo_agent.sandbox.errors import UsageFault
 
 from tests.agent.command_line import pgo
+from tests.agent.commands.traces.edited import RECORDED, edited, function_only, lines, of
 
-RECORDED = Path(__file__).with_name("recorded.ndjson.gz")
 AS_IT_STOOD = "compared with the kernel as it stood, no independent reference"
-
-
-def lines() -> list[dict[str, Any]]:
-    return [json.loads(line) for line in gzip.decompress(RECORDED.read_bytes()).splitlines()]
-
-
-def edited(folder: Path, edit: Callable[[dict[str, Any]], object], text: bool = True) -> Path:
-    """The trace with each event changed; those for which `edit` gives False are left out."""
-    events = [e for e in lines() if edit(e) is not False]
-    path = folder / "trace.ndjson"
-    path.write_text("".join(json.dumps(e) + "\n" for e in events))
-    return path
 
 
 def launcher(path: Path, kernel: str) -> Launcher:
     trace = summary.summarize(path)
     return target_file.made(trace, trace.named(kernel))
-
-
-def of(event: dict[str, Any], kernel: str) -> bool:
-    return kernel in (event.get("name"), event.get("payload", {}).get("metadata", {}).get("name"))
 
 
 # the list -------------------------------------------------------------------------------------------------------------
@@ -60,10 +42,12 @@ def test_kernels_are_listed_with_launches_shapes_and_a_share_that_is_called_an_e
 def test_measured_times_in_the_trace_take_the_place_of_the_estimate(tmp_path: Path) -> None:
     path = edited(tmp_path, lambda e: None)
     with path.open("a") as file:
-        file.write(json.dumps({"event_type": events.TIMES, "ms": {"_norm": 3.0, "_product": 1.0}}) + "\n")
+        file.write(json.dumps({"event_type": events.TIMES, "ms": {"_norm": 0.1, "_product": 0.033}}) + "\n")
     done = pgo("init", "--from-trace", path, cwd=tmp_path)
-    assert done.out.splitlines()[1].split()[:5] == ["_norm", "6", "75%", "3", "ms"]
-    assert "~" not in done.out
+    rows = [line.split() for line in done.out.splitlines()]
+    assert rows[1][:6] == ["_norm", "6", "75%", "0.1", "ms", "~6%"]
+    assert next(row for row in rows if row[0] == "_product")[2:6] == ["25%", "0.033", "ms", "~94%"]
+    assert "no: ~90% of its roof, or more" in done.out
 
 
 # targets --------------------------------------------------------------------------------------------------------------
@@ -128,11 +112,6 @@ def test_values_are_drawn_in_the_range_that_the_trace_has(tmp_path: Path) -> Non
 def test_a_function_alone_is_enough_where_it_calls_nothing_else_and_else_what_is_missing_is_named(
     tmp_path: Path,
 ) -> None:
-    def function_only(event: dict[str, Any]) -> None:
-        if source := event.get("payload", {}).get("python_source"):
-            first, last = source.pop("function_start_line"), source.pop("function_end_line")
-            source["code"] = "\n".join(source["code"].splitlines()[first - 1 : last]) + "\n"
-
     path = edited(tmp_path, function_only)
     assert launcher(path, "_decay").text.count("def ") == 2
     with pytest.raises(UsageFault, match=r"not whole.*missing: capped"):
