@@ -20,14 +20,17 @@ from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.agent.run.target_file import locate
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import EnvironmentFault, TargetFault, UsageFault
+from pgo_agent.sandbox.gate.coverage import PUBLIC
 from pgo_agent.sandbox.isolation import box
-from pgo_agent.sandbox.json_codec import Record
+from pgo_agent.sandbox.json_codec import Malformed, Record
 from pgo_agent.sandbox.judge.interface import Judge
 from pgo_agent.sandbox.judge.pool import GpuPool
-from pgo_agent.sandbox.profile import memo
+from pgo_agent.sandbox.profile import memo, roofline
 from pgo_agent.sandbox.profile.backend import Workbench
-from pgo_agent.sandbox.profile.kernel_profile import PassName
+from pgo_agent.sandbox.profile.kernel_profile import Missing, PassName
+from pgo_agent.sandbox.profile.roofline import Work
 from pgo_agent.sandbox.target import Target
 
 
@@ -38,6 +41,7 @@ class Bundled(Record):
     bundle: str  # id; empty when nothing could be built
     configurations: dict[str, tuple[str, ...]]  # case -> labels, in the order of the file's list
     failures: tuple[str, ...]
+    works: dict[str, Work]  # case -> what the target says of it; without a case of which it says nothing
 
 
 def parse_passes(text: str | None) -> frozenset[PassName] | None:
@@ -82,6 +86,7 @@ def profile(
     finally:
         if judge is not None:
             judge.close()
+    cases = tuple(_with_floor(case, built, device) for case in cases)
     return Profile(subject.name, device.key, built.bundle, cases, built.failures)
 
 
@@ -122,7 +127,20 @@ def bundled(bench: Workbench, source: str, contract: str, cases: tuple[str, ...]
     built = b.build(source, {"CASES": list(cases) or None}, None, b.cores)
     labels = {case: tuple(o.label for o in options) for case, options in built.choices.items()}
     failures = tuple(f"{f.case}: {f.message}" if f.case else f.message for f in built.failures)
-    return Bundled(built.bundle, labels, failures)
+    return Bundled(built.bundle, labels, failures, _works(built.described))
+
+
+def _works(described: object) -> dict[str, Work]:
+    try:
+        return {case: work for case, work in roofline.of_described(described).items() if case.startswith(PUBLIC)}
+    except Malformed:
+        return {}
+
+
+def _with_floor(case: CaseProfile, built: Bundled, device: Device) -> CaseProfile:
+    """Return a case that was not timed with the least time of its work."""
+    known = built.works.get(case.case)
+    return replace(case, floor=roofline.floor(known, device)) if isinstance(case.roofline, Missing) and known else case
 
 
 def _must_exist(built: Bundled, wanted: Sequence[str]) -> None:

@@ -15,7 +15,9 @@ from pgo_agent.agent.profile.cost_model import RESERVED_SHARED, occupancy
 from pgo_agent.agent.profile.findings import Defect
 from pgo_agent.sandbox.devices import Device
 
-LARGER_TILE = (Defect.SYNCHRONOUS, Defect.LITTLE, Defect.ATOMICS, Defect.COPY_WAIT, Defect.DOT_WAIT)
+LARGER_TILE = (
+    Defect.SYNCHRONOUS, Defect.LITTLE, Defect.ATOMICS, Defect.IN_FLIGHT, Defect.COPY_WAIT, Defect.DOT_WAIT,
+)  # fmt: skip
 SMALLER_TILE = (Defect.SPILL, Defect.SERIALIZED, Defect.OCCUPANCY, Defect.TAIL, Defect.SMALL_GRID)
 _MORE_WARPS = (Defect.SPILL, Defect.SERIALIZED, Defect.SYNCHRONOUS, Defect.OCCUPANCY)
 _MORE_EACH = (Defect.LITTLE, Defect.ATOMICS)

@@ -72,6 +72,10 @@ ADVICE: Mapping[Defect, Advice] = {
     Defect.OCCUPANCY: Advice(
         "Let an SM hold more warps", ("a smaller tile", "less shared memory", "'ptxas: fewer registers'")
     ),
+    Defect.IN_FLIGHT: Advice(
+        "Have more loads under way",
+        ("loads of the next rows before the present ones are used", _LARGER, "more programs"),
+    ),
     Defect.SMALL_GRID: Advice("Give every SM a block", ("a smaller tile", "the reduced dimension split among blocks")),
     Defect.TAIL: Advice("Fill the last wave", (_PERSISTENT, "tiles of another size")),
     Defect.COPY_WAIT: Advice(

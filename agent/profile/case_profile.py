@@ -16,13 +16,14 @@ from pgo_agent.agent.profile.findings import Finding, standing_out, traffic
 from pgo_agent.agent.profile.pass_policy import Choice, Decision, Situation, Taken
 from pgo_agent.agent.profile.pass_runner import NO_GPU, GpuBudget, KernelPasses
 from pgo_agent.sandbox.build.builder import Builder
-from pgo_agent.sandbox.json_codec import Record
+from pgo_agent.sandbox.json_codec import OPTIONAL, Record
 from pgo_agent.sandbox.judge.questions import PeakRates
 from pgo_agent.sandbox.profile import critical_path, gpu_passes, instructions_per_cycle, roofline, static
 from pgo_agent.sandbox.profile.backend import Subject
 from pgo_agent.sandbox.profile.gpu_passes import GpuPassContext, NotTaken
 from pgo_agent.sandbox.profile.kernel_profile import KernelProfile, LaunchCount, Missing, PassName, Roofline
 from pgo_agent.sandbox.profile.pseudocode import pseudocode
+from pgo_agent.sandbox.profile.roofline import Floor
 from pgo_agent.sandbox.profile.static_profile import StaticProfile
 from pgo_agent.sandbox.profile.timeline.instrumented_build import KernelRef
 from pgo_agent.sandbox.profile.timeline.types import Timeline
@@ -56,6 +57,7 @@ class CaseProfile(Record):
     code: dict[str, str]  # key of a kernel's build -> its TTGIR as pseudo-code; nothing for another architecture's
     roofline: Roofline | Missing
     decisions: dict[str, tuple[Decision, ...]]  # key of a kernel's build -> which passes were taken, and why
+    floor: Floor | None = field(default=None, metadata=OPTIONAL)  # where nothing was timed
 
 
 @dataclass(frozen=True)

@@ -83,6 +83,9 @@ def _bound(case: CaseProfile) -> str:
         return f"Bound by {r.bound}: {percent(r.reached)} of the roof is reached, with {ms} ms a call ({r.how})."
     if k is None:
         return f"Not timed ({r.why}), and torch operators alone: there is no kernel to look at."
+    if case.floor:
+        least = f"{printed(case.floor.seconds * 1e3)} ms at least, bound by {case.floor.bound}"
+        return f"Not timed ({r.why}). An estimate by the contract and the data sheet: {least}; {_unbound(k)}."
     return f"Not timed ({r.why}), so no bound is known; {_unbound(k)}."
 
 

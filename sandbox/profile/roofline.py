@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pgo_agent.sandbox.build import trace_and_compile
+from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.json_codec import Malformed, Record
 from pgo_agent.sandbox.judge import questions
 from pgo_agent.sandbox.judge.interface import Judge
@@ -30,6 +31,29 @@ class Work(Record):
 
     flops: float  # floating point operations
     bytes: float  # through device memory, at least
+
+
+@dataclass(frozen=True)
+class Floor(Record):
+    """The least time of a case's work by a device's data sheet: an estimate. Nothing was timed."""
+
+    flops: float
+    bytes: float
+    peak_flops: float  # FLOP/s of fp16 tensor instructions
+    peak_bytes: float  # bytes/s of device memory
+    seconds: float
+
+    @property
+    def bound(self) -> str:
+        """What would hold a perfect kernel back: `compute` or `memory`."""
+        return "compute" if self.flops / self.peak_flops >= self.bytes / self.peak_bytes else "memory"
+
+
+def floor(work: Work, device: Device) -> Floor | None:
+    """Return the floor of a case; None for no work at all."""
+    peaks = device.fp16_tflops * 1e12, device.gbps * 1e9
+    seconds = max(work.flops / peaks[0], work.bytes / peaks[1])
+    return Floor(work.flops, work.bytes, *peaks, seconds) if seconds else None
 
 
 def roofline(flops: float, moved: float, seconds: float, how: str, peaks: PeakRates) -> Roofline:
@@ -85,11 +109,11 @@ def works(bench: Workbench, source: str, contract: str) -> dict[str, Work]:
     traced = trace_and_compile.trace(b.box, b.contents, b.target, b.device, source, {}, None)
     if "error" in traced:
         raise CannotTrace(traced["error"]["message"])
-    return _read(traced["described"])
+    return of_described(traced["described"])
 
 
-def _read(described: Any) -> dict[str, Work]:
-    """Return the work that left the box, checked to be numbers."""
+def of_described(described: Any) -> dict[str, Work]:
+    """Return the work that left the box, checked to be numbers. Raises Malformed."""
     sets = described.get("work") if isinstance(described, Mapping) else None
     if not isinstance(sets, Mapping) or not all(isinstance(cases, Mapping) for cases in sets.values()):
         raise Malformed("the tracer told no work")

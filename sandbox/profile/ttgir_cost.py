@@ -50,7 +50,7 @@ class Memory:
     element_bytes: int
     bulk: bool  # a TMA copy: the hardware makes the addresses
     thread_run: int | None  # bytes side by side that the compiler proved for a thread; None for other layouts
-    warp_run: int | None  # bytes side by side of a warp, where lanes follow one another there
+    warp_run: int | None  # bytes side by side of a warp, where lanes follow one another there; None: they do not
 
 
 def spans(module: Module) -> tuple[Span, ...]:
@@ -94,7 +94,7 @@ def _memory(op: Op, module: Module) -> Memory | None:
         return None
     size = max(types.bits(pointee[1]) // 8, 1)
     thread, warp = _runs(pointers, module.aliases.get(pointers.encoding[0], pointers.encoding[0]))
-    runs = (None, None) if thread is None or warp is None else (thread * size, warp * size)
+    runs = (None if run is None else run * size for run in (thread, warp))
     return Memory(op.line, op.name, math.prod(pointers.shape) * size, size, False, *runs)
 
 
@@ -103,13 +103,19 @@ def _memdesc(text: str) -> Shaped | None:
 
 
 def _runs(pointers: Shaped, layout: str) -> tuple[int | None, int | None]:
-    """Elements side by side of a thread, and of a warp's lanes, along the fastest dimension of a blocked layout."""
+    """Elements side by side of a thread, and of a warp's lanes, along the fastest dimension of a blocked layout.
+
+    A warp whose lanes all take one element, as of a scalar for each row, has no such lanes: that is one request.
+    """
     if not layout.startswith("#ttg.blocked"):
         return None, None
     lists = {name: [int(n) for n in text.split(",")] for name, text in _LIST.findall(layout)}
     try:
         fastest = lists["order"][0]
         thread = min(lists["sizePerThread"][fastest], pointers.shape[fastest])
+        reach = [a * b for a, b in zip(lists["sizePerThread"], lists["threadsPerWarp"], strict=True)]
+        if math.prod(map(min, reach, pointers.shape)) == 1:
+            return thread, None
         return thread, min(thread * lists["threadsPerWarp"][fastest], pointers.shape[fastest])
-    except (KeyError, IndexError):
+    except (KeyError, IndexError, ValueError):
         return None, None

@@ -28,6 +28,7 @@ class Defect(StrEnum):
     ATOMICS = "atomics"
     INDEXING = "index arithmetic"
     OCCUPANCY = "low occupancy"
+    IN_FLIGHT = "few loads in flight"  # of a kernel that does little but load
     SMALL_GRID = "small grid"  # SMs that get no block at all
     TAIL = "tail wave"
     COPY_WAIT = "exposed copies"  # time in waits for copies from device memory
@@ -62,6 +63,7 @@ EXPLAINS: Mapping[Defect, tuple[Defect, ...]] = {  # where time goes -> causes, 
         Defect.CONVERSION,
         Defect.BANK_CONFLICTS,
         Defect.OCCUPANCY,
+        Defect.IN_FLIGHT,
         Defect.MISSES,
     ),
     Defect.DOT_WAIT: (Defect.SPILL, Defect.SERIALIZED, Defect.SYNCHRONOUS),

@@ -13,6 +13,7 @@ _ATOMIC = frozenset({"ATOM", "ATOMG", "RED", "REDG"})
 _HOPPER = "sm_90"
 MANY_ATOMICS = 4  # instructions of one line
 LITTLE = 8  # bytes of a tile that are one thread's: below it half of a load's width is lost
+SMALL = 8  # a tile of fewer than an eighth of the largest one's bytes is not what a kernel waits for
 WIDE = 16  # bytes that one instruction moves for a thread
 CONVERTING = 0.15  # of the instructions of a loop with dots
 INDEXING, LONG = 0.5, 100  # of the instructions; a text below LONG has too few to tell
@@ -42,7 +43,9 @@ def _converting(k: StaticProfile) -> Iterator[Finding]:
 
 
 def _little(k: StaticProfile) -> Iterator[Finding]:
-    for a in (a for a in k.accesses if not k.pipeline.dots and not a.bulk and not a.uncoalesced):
+    most = max((a.bytes for a in k.accesses), default=0)
+    wide = (a for a in k.accesses if SMALL * a.bytes >= most)
+    for a in (a for a in wide if not k.pipeline.dots and not a.bulk and not a.uncoalesced):
         if 0 < a.width <= a.share < LITTLE and a.bytes >= WIDE * a.share:
             text = f"{a.op} moves {a.share} B of a thread, of {WIDE} that one instruction can: its tile has {a.bytes} B"
             yield Finding(Defect.LITTLE, a.share, "B", a.source, text)

@@ -7,6 +7,7 @@ only says where to look first.
 import math
 from collections.abc import Callable, Iterator
 
+from pgo_agent.agent.profile import in_flight
 from pgo_agent.agent.profile.cost_model import SERIALIZED
 from pgo_agent.agent.profile.findings import instructions
 from pgo_agent.agent.profile.findings.defect import Defect, Finding
@@ -15,12 +16,15 @@ from pgo_agent.sandbox.profile.kernel_profile import LaunchCount
 from pgo_agent.sandbox.profile.static_profile import StaticProfile
 
 IDLE = 0.2  # of the machine, over all waves: a tail below it is not reported
+BUSY = 0.75  # of the bytes in flight that keep device memory busy
 FEW = 0.5  # of the warps that an SM can hold: below it latency shows in kernels without dots
 
 
 def findings(k: StaticProfile, launch: LaunchCount, device: Device) -> tuple[Finding, ...]:
     """Return the defects of a kernel and its launch, the usually costliest first."""
-    return (*of_code(k), *_tail(k, launch, device))
+    found = (*of_code(k), *_in_flight(k, launch, device), *_tail(k, launch, device))
+    waits = not launch.blocks or launch.blocks > device.sms * k.occupancy.blocks  # for room on an SM
+    return tuple(f for f in found if f.defect is not Defect.OCCUPANCY or waits)
 
 
 def of_code(k: StaticProfile) -> tuple[Finding, ...]:
@@ -77,6 +81,13 @@ def _occupied(k: StaticProfile) -> Iterator[Finding]:
     if not k.pipeline.dots and o.share < FEW:
         text = f"{o.warps} of {o.most_warps} warps fit an SM: {' and '.join(o.limiter)} allow no more"
         yield Finding(Defect.OCCUPANCY, round(o.share, 3), "of an SM's warps", 0, text)
+
+
+def _in_flight(k: StaticProfile, launch: LaunchCount, device: Device) -> Iterator[Finding]:
+    """Of grids that give each SM something: a smaller one is a defect of its own."""
+    under_way = in_flight.loads(k, launch, device) if launch.blocks >= device.sms else None
+    if under_way and under_way.most < BUSY * under_way.needed:
+        yield Finding(Defect.IN_FLIGHT, under_way.most, "B", under_way.line, in_flight.told(under_way))
 
 
 def _tail(k: StaticProfile, launch: LaunchCount, device: Device) -> Iterator[Finding]:

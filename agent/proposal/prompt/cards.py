@@ -19,6 +19,7 @@ CARDS: Mapping[Defect, tuple[str, ...]] = {
     Defect.CONVERTING: ("layouts",),
     Defect.ATOMICS: ("epilogue",),
     Defect.INDEXING: ("tma",),
+    Defect.IN_FLIGHT: ("memory_bound", "layouts"),
     Defect.SMALL_GRID: ("persistent", "memory_bound"),
     Defect.FEW_STAGES: ("tma", "epilogue"),
     Defect.UNCOALESCED: ("layouts", "tma"),

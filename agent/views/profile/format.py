@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pgo_agent.sandbox.profile.counters.types import Counters
 from pgo_agent.sandbox.profile.kernel_profile import Chain, Missing, Roofline, ScopeIpc
+from pgo_agent.sandbox.profile.roofline import Floor
 from pgo_agent.sandbox.profile.timeline.types import Pass, ScopeTime, Timeline, Waves
 
 PATH = 6  # scopes of the critical path that are named
@@ -171,6 +172,13 @@ def roof(r: Roofline) -> str:
         reached, peak, unit = r.bytes / r.seconds, r.peak_bytes, "B/s"
     rate = f"{scaled(reached, unit)} of {scaled(peak, unit)}"
     return f"{percent(r.reached)} of the roof, which is {r.bound}: {rate}; {_intensity(r)}; {r.how}"
+
+
+def floor(f: Floor) -> str:
+    """Say the least time of a case that was not timed."""
+    moved = f"{scaled(f.bytes, 'B')} at {scaled(f.peak_bytes, 'B/s')} take {nanoseconds(f.bytes / f.peak_bytes * 1e9)}"
+    done = f"{scaled(f.flops, 'FLOP')} at {scaled(f.peak_flops, 'FLOP/s')} {nanoseconds(f.flops / f.peak_flops * 1e9)}"
+    return f"~{nanoseconds(f.seconds * 1e9)} at least, bound by {f.bound}: {moved}, {done} (contract and data sheet)"
 
 
 def _intensity(r: Roofline) -> str:

@@ -51,13 +51,13 @@ class Drawn:
 def render(profile: Profile, source: str, summaries: Mapping[str, Summary]) -> str:
     """Return the page. `source`: the target's text, whose lines the profile names. `summaries`: by case."""
     text = source.splitlines()
-    cases = [_case(case, text, summaries.get(case.case)) for case in profile.cases]
+    cases = [_case(case, profile.device, text, summaries.get(case.case)) for case in profile.cases]
     return str(
         template("views/profile/page.html.j2").render(profile=profile, cases=cases, basis=terminal.basis(profile))
     )
 
 
-def _case(case: CaseProfile, text: Sequence[str], summary: Summary | None) -> Values:
+def _case(case: CaseProfile, device: str, text: Sequence[str], summary: Summary | None) -> Values:
     r = case.roofline
     return {
         "name": case.case.removeprefix(PUBLIC),
@@ -67,17 +67,18 @@ def _case(case: CaseProfile, text: Sequence[str], summary: Summary | None) -> Va
         "roof": "" if isinstance(r, Missing) else format.roof(r),
         "plot": None if isinstance(r, Missing) else roofline.plot(r),
         "missing": list(format.gathered([r])) if isinstance(r, Missing) else [],
-        "kernels": [_kernel(k, case, text) for k in case.kernels],
+        "floor": format.floor(case.floor) if case.floor else "",
+        "kernels": [_kernel(k, case, device, text) for k in case.kernels],
     }
 
 
-def _kernel(k: KernelProfile, case: CaseProfile, text: Sequence[str]) -> Values:
+def _kernel(k: KernelProfile, case: CaseProfile, device: str, text: Sequence[str]) -> Values:
     s, t, c = k.static, k.timeline, k.counters
     return {
         "name": s.kernel if isinstance(s, StaticProfile) else k.kernel,
         "built": f"{s.target}, {s.instructions:,} instructions" if isinstance(s, StaticProfile) else "",
         "problem": s.reason if isinstance(s, Problem) else "",
-        "facts": list(terminal.facts(s)) if isinstance(s, StaticProfile) else [],
+        "facts": list(terminal.facts(k, s, device)) if isinstance(s, StaticProfile) else [],
         "live": _live(s) if isinstance(s, StaticProfile) and s.peak else None,
         "findings": case.findings.get(k.build, ()),
         "same_code": not isinstance(s, StaticProfile) or s.same_code,

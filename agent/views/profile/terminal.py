@@ -6,11 +6,13 @@ A pass that was not taken is one dim line with its reason. Nothing here writes a
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from pgo_agent.agent.profile import in_flight
 from pgo_agent.agent.profile.case_profile import CaseProfile, Profile
 from pgo_agent.agent.profile.findings import Finding
 from pgo_agent.agent.profile.summary import Summary
 from pgo_agent.agent.views.profile import counters, format, timeline_terminal
 from pgo_agent.agent.views.profile.timeline_terminal import fact
+from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.gate.coverage import PUBLIC
 from pgo_agent.sandbox.profile.kernel_profile import KernelProfile, Missing
 from pgo_agent.sandbox.profile.static_profile import Line, MachineLoop, Problem, StaticProfile
@@ -71,20 +73,22 @@ def _case(
         _absent([case.roofline], out)
     else:
         fact("roof", format.roof(case.roofline), out)
+    if case.floor:
+        fact("estimate", format.floor(case.floor), out)
     for k in case.kernels:
-        _kernel(k, case, text, out)
+        _kernel(k, case, profile.device, text, out)
         if code and case.code.get(k.build):
             out.print()
             out.print(case.code[k.build], markup=False, highlight=False, soft_wrap=True)
 
 
-def _kernel(k: KernelProfile, case: CaseProfile, text: Sequence[str], out: Console) -> None:
+def _kernel(k: KernelProfile, case: CaseProfile, device: str, text: Sequence[str], out: Console) -> None:
     s = k.static
     if isinstance(s, Problem):
         out.print(f"\n[bold cyan]{escape(k.kernel)}[/]", highlight=False)
         out.print(f"  no static profile: {s.reason}", style="yellow", markup=False, soft_wrap=True)
     else:
-        _static(s, case.findings.get(k.build, ()), out)
+        _static(k, s, device, case.findings.get(k.build, ()), out)
     _absent(k.missing, out)
     if not isinstance(k.timeline, Missing):
         timeline_terminal.draw(k, k.timeline, out)
@@ -99,9 +103,9 @@ def _absent(missing: Iterable[Missing], out: Console) -> None:
         out.print(f"  {line}", style="dim", markup=False, highlight=False)
 
 
-def _static(k: StaticProfile, findings: Sequence[Finding], out: Console) -> None:
+def _static(of: KernelProfile, k: StaticProfile, device: str, findings: Sequence[Finding], out: Console) -> None:
     out.print(f"\n[bold cyan]{escape(k.kernel)}[/]  {k.target}, {k.instructions} instructions", highlight=False)
-    for label, text in facts(k):
+    for label, text in facts(of, k, device):
         fact(label, text, out)
     for f in findings:
         where = f"line {f.line}: " if f.line else ""
@@ -110,7 +114,8 @@ def _static(k: StaticProfile, findings: Sequence[Finding], out: Console) -> None
         out.print("  with line information the compiler makes other code: lines are of that code", style="dim")
 
 
-def facts(k: StaticProfile) -> Iterator[format.Said]:
+def facts(of: KernelProfile, k: StaticProfile, device: str) -> Iterator[format.Said]:
+    """Yield what is known of a kernel without running it. `device`: the key of the one that it was compiled for."""
     r, o, p = k.resources, k.occupancy, k.pipeline
     peak = f"; most live {k.peak.live}, at line {k.peak.source}" if k.peak and k.peak.source else ""
     spills = f", spills {r.spill_store_bytes} B out and {r.spill_load_bytes} B in" if r.spill_store_bytes else ""
@@ -120,6 +125,8 @@ def facts(k: StaticProfile) -> Iterator[format.Said]:
     blocks = f"{o.blocks} block{'s' * (o.blocks != 1)}"
     unit = "a compute unit" if k.backend == "amd" else "an SM"
     yield "occupancy", f"{blocks}, {o.warps} of {o.most_warps} warps of {unit}; {limited} allow no more"
+    if launched := in_flight.grid(of, devices.find(device)):
+        yield "grid", launched
     if p.dots:
         left = Counter(p.pendings).items()
         waits = "".join(f"; {n} wait{'s leave' if n > 1 else ' leaves'} {few} in flight" for few, n in left)
