@@ -53,7 +53,10 @@ def verdict(
 @records.command(epilog="Exit codes: 0 printed, 2 usage.")
 def schema(
     name: Annotated[
-        str, typer.Argument(help="events (a line of optimize, check or resume), runs, show, verdict, dry-run, doctor.")
+        str,
+        typer.Argument(
+            help="events (a line of optimize, check, resume), runs, show, verdict, dry-run, doctor, profile, recording."
+        ),
     ] = "events",
 ) -> None:
     """Print the JSON Schema of what a command prints with --json: docs/schemas/ holds them, too."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from pgo_agent.agent.commands import schemas
+from pgo_agent.agent.commands import json_schema, schemas
 
 from tests.agent.command_line import pgo, write
 from tests.conftest import ROOT
@@ -26,11 +26,26 @@ def test_every_printed_object_fits_its_schema(tmp_path: Path) -> None:
     events = pgo("optimize", "add.py", "--judge", "cpu", "--candidates", "1", "--json", cwd=tmp_path).events
     assert {"run.started", "candidate.verdict", "run.completed"} <= {e["type"] for e in events}
     printed = {"runs": ("runs",), "show": ("show", "last"), "verdict": ("verdict", "add.py"), "doctor": ("doctor",)}
+    printed["profile"] = ("profile", "add.py")
     printed["dry-run"] = ("optimize", "add.py", "--dry-run")
     for event in events:
         jsonschema.validate(event, stored("events"))
     for name, words in printed.items():
         jsonschema.validate(json.loads(pgo(*words, "--json", cwd=tmp_path).out), stored(name))
+
+
+def test_a_recording_fits_the_schema_of_its_lines_and_a_cut_one_does_not() -> None:
+    lines = [json.loads(line) for line in (ROOT / "evals" / "recordings" / "gemm.jsonl").read_text().splitlines()]
+    assert len(lines) > 1
+    for line in lines:
+        jsonschema.validate(line, stored("recording"))
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({n: v for n, v in lines[1].items() if n != "reply"}, stored("recording"))
+
+
+def test_a_type_that_is_not_written_as_json_has_no_schema() -> None:
+    with pytest.raises(TypeError, match="has no form in JSON"):
+        json_schema.schema(Path)
 
 
 def test_an_event_of_no_kind_fits_no_schema() -> None:
