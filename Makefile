@@ -23,7 +23,7 @@ test: compiled build/types/pgo_agent  ## style, types and every test that takes 
 test-slow: compiled field  ## the tests that take longer: compilers on whole kernels, runs that are killed, packages of others
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -q -m "slow and not triton39 and not model"
 
-field: $(VENV)/field  ## the packages whose kernels `pgo-agent eval field` takes: hundreds of megabytes
+field: $(VENV)/field  ## packages of others, whose kernels `eval field` takes or whose forms `export` writes: hundreds of megabytes
 
 test-triton-3.9: $(VENV)/ready $(TRITON_3_9)/ready  ## every shipped kernel traced and compiled by Triton 3.9
 	TRITON_39_PYTHON=$(TRITON_3_9)/bin/python $(BIN)/python -m pytest -m triton39 -q
@@ -44,8 +44,9 @@ $(VENV)/ready: pyproject.toml constraints.txt
 	touch $@
 
 # Without what they depend on: torch and triton stay as they are.
-$(VENV)/field: evals/field/requirements.txt $(VENV)/ready
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --requirement $<
+OTHERS = evals/field/requirements.txt tests/agent/commands/export/requirements.txt
+$(VENV)/field: $(OTHERS) $(VENV)/ready
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps $(addprefix --requirement ,$(OTHERS))
 	touch $@
 
 # Every process would otherwise compile our sources anew, and one in a box, where nothing can be written, always does.

@@ -28,6 +28,7 @@ from pgo_agent.evals.mutants.results import Results
 from pgo_agent.evals.nightly import load
 from pgo_agent.evals.nightly.report import interval
 from pgo_agent.evals.nightly.row import BASES, SHIPPED, TUNED, WINNER, Case, Row
+from pgo_agent.evals.problems import run as problems
 from pgo_agent.evals.runner.folders import RESULTS
 from pgo_agent.sandbox.judge.machine import Environment
 from pgo_agent.sandbox.target import COMPILED
@@ -249,6 +250,13 @@ def field_by_model() -> str:
     return "\n".join(table) + f"\n\nGeometric mean {means}. {where}.\n"
 
 
+def of_problems() -> str:
+    """Return how far the problems in KernelBench's form came: a Markdown table, a line for each."""
+    listed = problems.read()
+    count = ", ".join(f"{n} {what}" for what, n in problems.counted(listed).items())
+    return f"{problems.table(listed)}\n{count[0].upper()}{count[1:]}. Without a GPU; nothing is measured.\n"
+
+
 def moves() -> str:
     """Return a Markdown table of the source moves: the symptom that each answers, and what is known of its gain."""
     head = "| source move | symptom | known of its gain | sm |\n|---|---|---|---|\n"
@@ -273,6 +281,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "mutants on a GPU": partial(mutants, MUTANTS_GPU),
     "field": field,
     "field by a model": field_by_model,
+    "problems": of_problems,
     "moves": moves,
 }
 

@@ -233,6 +233,27 @@ def eval_field(
 
 
 @evals.command(
+    "problems",
+    epilog="Exit codes: 0 every problem became a target that is right, 1 one did not, 2 usage, 3 environment.",
+)
+@with_settings(Command.PLAN)
+def eval_problems(
+    names: Annotated[list[str] | None, typer.Argument(help="Only problems with one of these in their name.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="A file for the rows.")] = None,
+    *,
+    asked: RunSettings,
+) -> None:
+    """Take models in KernelBench's form to targets, and have judged what PyTorch's compiler writes for them.
+
+    No GPU is used, and nothing is measured. The problems are in evals/problems/.
+    """
+    from pgo_agent.evals.problems import run
+
+    with runner.faults():
+        raise typer.Exit(run.main(names or [], output, asked.sandbox))
+
+
+@evals.command(
     "compare", epilog="Exit codes: 0 nothing became slower, 1 something did, or fails now, 2 usage, 3 environment."
 )
 def eval_compare(

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -48,6 +49,28 @@ def dispatch(
         return ended
 
     runner.run(json_lines, store, False, go, lambda: view.show(told[0]), "the same command; what was built is kept")
+
+
+@patches.command(epilog="Exit codes: 0 written, 2 usage, or nothing that may be exported, 3 environment.")
+def export(
+    of: Annotated[str, typer.Argument(metavar="RUN[/CANDIDATE]", help="Default: the winner of the last run.")] = "last",
+    form: Annotated[str, typer.Option("--as", help="module, flashinfer, hf-kernels or kernelbench.")] = "module",
+    to: Annotated[Path, typer.Option("--to", help="A new folder.")] = Path("exported"),
+    store: StoreOption = WORKSPACE,
+) -> None:
+    """Write a candidate as a module that needs torch and triton alone, or in the form that another project loads.
+
+    Only what was accepted leaves, or what was checked without a GPU, which is then said in the file. Where functions
+    came from, and the licence of the package that has them, stands in it, too.
+    """
+    from pgo_agent.agent.commands.export import command
+
+    with runner.faults(), runner.opened(store) as opened:
+        chosen, files = command.write(opened, of, form, to)
+        for line in chosen.said:
+            print(line)
+        for file in files:
+            print(f"{file} written")
 
 
 @patches.command(

@@ -56,13 +56,13 @@ def make(kernel: FieldKernel, folder: Path, check: bool, settings: RunSettings) 
         words = ["init", kernel.file, *options, "--", *RUNNERS[kernel.run], Path(program).name]
         file.unlink(missing_ok=True)
         began = time.monotonic()
-        done = _run(words, place)
+        done = run_command(words, place)
         seconds = time.monotonic() - began
         if not file.exists():
-            return _row(kernel, file, seconds, _last(done))
+            return _row(kernel, file, seconds, last_words(done))
         if kernel.by_hand:
             file.write_text(merge.merged(file.read_text(), kernel.by_hand.read_text()))
-        row = _row(kernel, file, seconds, _last(done))
+        row = _row(kernel, file, seconds, last_words(done))
         return _checked(row, file, place, settings) if check and row.ready else row
 
 
@@ -86,7 +86,7 @@ def _row(kernel: FieldKernel, file: Path, seconds: float, said: str) -> FieldTar
 
 def _checked(row: FieldTarget, file: Path, place: Path, settings: RunSettings) -> FieldTarget:
     began = time.monotonic()
-    done = _run(
+    done = run_command(
         [
             "init",
             "--check",
@@ -109,7 +109,7 @@ def _sandbox(settings: RunSettings) -> list[str]:
     return ["--sandbox", settings.sandbox]
 
 
-def _run(arguments: list[str], place: Path) -> subprocess.CompletedProcess[str]:
+def run_command(arguments: list[str], place: Path) -> subprocess.CompletedProcess[str]:
     command, lent = [sys.executable, "-m", "pgo_agent.agent.cli.main", *arguments], lending.lend()
     try:
         return subprocess.run(
@@ -131,12 +131,12 @@ def _judged(done: subprocess.CompletedProcess[str]) -> tuple[str, str]:
     events = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     judged = next((e for e in reversed(events) if e.get("type") == "candidate.verdict"), None)
     if judged is None:
-        return "error", _last(done)
+        return "error", last_words(done)
     right = judged["verdict"] == "no_change" and done.returncode == Exit.DONE
     return "right" if right else str(judged["verdict"]), str(judged["reason"])
 
 
-def _last(done: subprocess.CompletedProcess[str]) -> str:
+def last_words(done: subprocess.CompletedProcess[str]) -> str:
     """Return what a command said in the end: its error, or its last lines."""
     text = (done.stderr if done.returncode else done.stdout).strip()
     at = text.rfind("error: ")

@@ -96,7 +96,7 @@ def _statements(
                 yield _launch(_known(name, kernels), [ast.unparse(a) for a in args])
             case ast.Assign(value=ast.Call(func=ast.Name(id="empty_strided_cuda"), args=[size, stride, dtype])):
                 shape = f"{ast.unparse(size)}, {ast.unparse(stride)}, dtype={ast.unparse(dtype)}"
-                yield f"{ast.unparse(node.targets[0])} = torch.empty_strided({shape}, device='cuda')"
+                yield f"{ast.unparse(node.targets[0])} = torch.empty_strided({shape}, device={written.device})"
             case ast.Assign(value=value) if not _calls(value):
                 yield ast.unparse(node)
             case _ if line := _library(node, allowed):

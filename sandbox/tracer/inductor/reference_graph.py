@@ -83,6 +83,12 @@ class Written:
     symbols: Symbols
     in_place: Mapping[int, str]  # result -> the input that holds it
 
+    @property
+    def device(self) -> str:
+        """Python for the device that results are made on: that of the first tensor."""
+        first = next((t for t in self.tensors if f"{t}.dtype" in " ".join(self.symbols.conditions)), "")
+        return f"{first}.device" if first else "'cuda'"
+
 
 @dataclass(frozen=True)
 class _Open:

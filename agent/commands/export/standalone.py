@@ -1,0 +1,108 @@
+"""The kernel part of a candidate as a module that needs torch and triton alone.
+
+It keeps what the target says of where its functions came from, with the licence of the package that has them. What
+imports anything else is refused: such a module would not be standalone. Relies on text; nothing is run.
+"""
+
+import ast
+import importlib.metadata
+import sys
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from pgo_agent.agent.commands import origins
+from pgo_agent.agent.commands.export.chosen import Chosen
+from pgo_agent.agent.kernel_part import Block, blocks, hidden, used_by
+from pgo_agent.sandbox import parsing
+from pgo_agent.sandbox.errors import UsageFault
+
+ALLOWED = frozenset({"torch", "triton"}) | sys.stdlib_module_names
+LAUNCHER = "kernel"
+
+
+def text(chosen: Chosen, beside: Collection[str] = ()) -> str:
+    """Return the module, with what is named `beside`. Raises UsageFault for a kernel that needs other modules."""
+    kept = _kernel_part(chosen.candidate.source, {LAUNCHER, *beside})
+    body = "".join(b.text for b in kept).strip("\n")
+    if others := sorted({root for root in _imported(body) if root not in ALLOWED}):
+        raise UsageFault(
+            f"the kernel needs {', '.join(others)}, and a module of its own may need torch and triton alone",
+            "write the target from the kernel's own file (`pgo-agent init FILE -- PROGRAM` takes the functions in), "
+            "or install that package where you use the text that `pgo-agent show --source` prints",
+        )
+    return f"{_head(chosen)}\n\n{body}\n"
+
+
+def _kernel_part(source: str, roots: Collection[str]) -> list[Block]:
+    """Return the blocks that the launcher needs, and those that run when the module is imported, without texts."""
+    parts = blocks(source)
+    secret = hidden(parts)
+    needed = used_by(parts, [i for i, b in enumerate(parts) if b.names.intersection(roots)])
+    doing = {i for i, b in enumerate(parts) if i not in secret and not b.names and not _is_text(b)}
+    return [b for i, b in enumerate(parts) if i in needed | used_by(parts, doing, secret)]
+
+
+def _is_text(part: Block) -> bool:
+    node = part.nodes[0] if part.nodes else None
+    return node is None or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+
+
+def _imported(body: str) -> Iterator[str]:
+    for node in ast.walk(parsing.module(body)):
+        if isinstance(node, ast.Import):
+            yield from (a.name.partition(".")[0] for a in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield (node.module or "").partition(".")[0] if not node.level else "a module beside the file"
+
+
+# where it comes from --------------------------------------------------------------------------------------------------
+
+
+def _head(chosen: Chosen) -> str:
+    lines = [f"# {chosen.name}: {LAUNCHER}() in Triton, written by pgo-agent.", *(f"# {line}" for line in chosen.said)]
+    lines += [f"# {line}" for line in licences(chosen)]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def licences(chosen: Chosen) -> list[str]:
+    """Return what is known of the files that functions were taken from: path, and the package with its licence."""
+    result = list[str]()
+    for origin in origins.recorded(chosen.candidate.source, Path(chosen.run.target)):
+        result.append(f"Taken from {_short(origin.path)}, sha256 {origin.digest}. {_licence(origin.path)}")
+    return result
+
+
+def _short(path: Path) -> str:
+    """Return a path without what is of this machine alone."""
+    at = path.parts.index("site-packages") + 1 if "site-packages" in path.parts else len(path.parts) - 1
+    return str(Path(*path.parts[at:]))
+
+
+def _licence(path: Path) -> str:
+    """Return a sentence on the licence of a file."""
+    if "site-packages" not in path.parts:
+        return "Its licence is that of the repository that it is from."
+    package, stated = _package(path)
+    if not package:
+        return "No installed package says whose it is."
+    return f"{package}, licence: {stated or 'not stated'}. Keep its notice."
+
+
+def licence(chosen: Chosen) -> str:
+    """Return the licence that the packages state from which functions were taken; `other` where none, or several."""
+    found = {_package(o.path)[1] for o in origins.recorded(chosen.candidate.source, Path(chosen.run.target))}
+    return next(iter(found)) or "other" if len(found) == 1 else "other"
+
+
+def _package(path: Path) -> tuple[str, str]:
+    """Return the package of an installed file with its version, and the licence that it states; empty for another."""
+    if "site-packages" not in path.parts:
+        return "", ""
+    top = Path(path.parts[path.parts.index("site-packages") + 1]).stem
+    for name in importlib.metadata.packages_distributions().get(top, [])[:1]:
+        of = importlib.metadata.metadata(name).json
+        listed = of.get("classifier", [])
+        classified = [c.rpartition(" :: ")[2] for c in listed if c.startswith("License :: ")]
+        stated = of.get("license_expression") or of.get("license") or ", ".join(classified)
+        return f"{name} {of['version']}", " ".join(str(stated).split())[:80]
+    return "", ""
