@@ -17,7 +17,7 @@ from functools import cache, partial
 from typing import Any
 
 from pgo_agent.sandbox import json_codec
-from pgo_agent.sandbox.build import trace_and_compile, ttgir_override
+from pgo_agent.sandbox.build import shared_buffers, trace_and_compile, ttgir_override
 from pgo_agent.sandbox.build.result import Built, Choice, Failure, nothing
 from pgo_agent.sandbox.build.trace_and_compile import Cases, Traced, TracedError, TracedPlan
 from pgo_agent.sandbox.bundle import decode, plan_id, schema, validate
@@ -229,12 +229,11 @@ class Builder:
         """Return why a kernel cannot be launched on the device; empty when it can."""
         if "error" in build:
             return str(build["error"])
-        shared = build["kernel"]["shared"]
-        return (
-            f"error: out of shared memory: {shared} bytes, the device has {self.device.smem_block}"
-            if shared > self.device.smem_block
-            else ""
-        )
+        shared, most = build["kernel"]["shared"], self.device.smem_block
+        if shared <= most:
+            return ""
+        buffers = shared_buffers.listed(self.contents.get(build["kernel"]["files"]["ttgir"], "ttgir").decode())
+        return f"error: out of shared memory: {shared} bytes, the device has {most}{f'; {buffers}' if buffers else ''}"
 
 
 def _shared(cases: Cases, workers: int) -> list[Cases]:

@@ -54,6 +54,19 @@ def test_the_innermost_line_and_what_is_wrong_there_are_told_with_the_calls(tmp_
     assert MISTAKES[mistake] in shown[-1] and "^" in message
 
 
+GEMM = Path(__file__).parents[3] / "kernels" / "gemm.py"
+LARGE = '{"BLOCK_M": 128, "BLOCK_N": 256, "BLOCK_K": 128, "GROUP_M": 8}, num_warps=8, num_stages=4'
+
+
+def test_a_kernel_that_asks_for_too_much_shared_memory_is_told_of_its_buffers(tmp_path: Path) -> None:
+    subject = target.read(GEMM)
+    builder = Builder(subject, devices.find("h200"), box.choose(), ContentStore(tmp_path))
+    source = f"{subject.source}\n_gemm.configs[:] = [triton.Config({LARGE})]\n"
+    (failure,) = builder.build(source, {"CASES": ["8k"]}, 1).failures
+    assert "out of shared memory: " in failure.message and "the device has 232448; " in failure.message
+    assert "4x128x256xf16 (262144 B), 4x128x128xf16 (131072 B)" in failure.message, failure.message
+
+
 SPECIALIZED = Path(__file__).parents[3] / "evals" / "corpus" / "targets" / "attention_specialized.py"
 MLIR = """\
 "k.py":57:4: error: 'ttg.local_load' op result must be a tensor
