@@ -95,13 +95,23 @@ def init(
     launcher: Annotated[
         str | None, typer.Option(help="The function that launches; needed where there are several.")
     ] = None,
+    inductor: Annotated[
+        bool,
+        typer.Option(
+            "--inductor",
+            help="FILE is what TORCH_LOGS=output_code printed, or a file of /tmp/torchinductor_*: a target for each "
+            "kernel that PyTorch's compiler wrote.",
+        ),
+    ] = False,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Default: NAME_target.py, here.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
     trace: Annotated[
         Path | None,
         typer.Option("--from-trace", metavar="TRACE", help="A trace of tritonparse: lists its kernels, or takes one."),
     ] = None,
-    kernel: Annotated[str | None, typer.Option(help="With --from-trace: the kernel to write a target for.")] = None,
+    kernel: Annotated[
+        str | None, typer.Option(help="With --from-trace and --inductor: the kernel to write a target for.")
+    ] = None,
     check_: Annotated[bool, typer.Option("--check", help="FILE is a target: say what it lacks, then try it.")] = False,
     minutes: CheckMinutesOption = None,
     *,
@@ -126,6 +136,11 @@ def init(
             raise typer.Exit
         if not file:
             raise typer.BadParameter("name a file with Triton kernels, or a trace with --from-trace")
+        if inductor:
+            from pgo_agent.agent.commands.init.inductor import command as inductor_code
+
+            inductor_code.write(file, kernel, output, force, asked)
+            raise typer.Exit
         if program or call is not None:
             from pgo_agent.agent.commands.init import capture
 

@@ -2,7 +2,8 @@
 
 Runs in the box. The request names files inside the folder, the device, and the cases to trace; the answer holds plans
 and, beside it, one .ttgir for each kernel; where the request says `located`, its .located (TTGIR with locations) and
-.ttir as well. A request with `in_place` asks what PyTorch's compiler writes for the reference (`inductor/answer.py`).
+.ttir as well. A request with `in_place` asks what PyTorch's compiler writes for the reference (`inductor/answer.py`),
+one with `kernels` for kernels that it wrote somewhere else, as plain Triton (`inductor/given.py`).
 Nothing is printed but what the candidate prints.
 """
 
@@ -23,7 +24,8 @@ def main(folder: Path) -> None:
         from pgo_agent.sandbox.tracer.session import Session  # noqa: F401 (imported here, used below)
 
     try:
-        answer = _compiled(folder, request) if "in_place" in request else _answer(folder, request, full)
+        special = _compiled if "in_place" in request else _given if "kernels" in request else None
+        answer = special(folder, request) if special else _answer(folder, request, full)
     except NeedsCubin:
         os.environ["TRITON_CACHE_DIR"] += "-full"  # the first one holds builds that were stopped at TTGIR
         os.execv(sys.executable, [sys.executable, "-m", "pgo_agent.sandbox.tracer", str(folder), "--full"])
@@ -38,6 +40,16 @@ def _compiled(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
 
     try:
         return answer.answer(folder, request)
+    except (Exception, SystemExit) as e:
+        return {"error": _blame(e, folder)}
+
+
+def _given(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
+    """Answer kernels of PyTorch's compiler as plain Triton kernels."""
+    from pgo_agent.sandbox.tracer.inductor import given
+
+    try:
+        return given.answer(folder, request)
     except (Exception, SystemExit) as e:
         return {"error": _blame(e, folder)}
 

@@ -17,7 +17,7 @@ from pgo_agent.sandbox import parsing
 from pgo_agent.sandbox.tracer.inductor.reference_graph import NoText
 
 # Inductor's names -> the axes of a grid; of the last kind it has a third one where the second is too long
-_GRIDS = {"Grid1D": "X", "Grid2D": "XY", "Grid3D": "XYZ", "Grid2DWithYZOverflow": "XY"}
+GRIDS = {"Grid1D": "X", "Grid2D": "XY", "Grid3D": "XYZ", "Grid2DWithYZOverflow": "XY"}
 _FLOATS = re.compile(r"zf\d+")  # numbers that Inductor leaves open
 LEAST_STEP = 64  # elements of a row that a program adds at a time
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.USub, ast.UAdd)
@@ -31,7 +31,7 @@ class Kernel:
     text: str  # the function, with its decorators
     parameters: Sequence[str]  # those that Inductor's launch passes
     scalars: Sequence[str]  # what the host computes, as Python on these parameters and on numbers; passed after them
-    axes: str  # of its grid
+    axes: str  # of its grid; empty: each launch says it
     overflows: bool  # whether the last axis of the grid goes on in another one
     constants: Mapping[str, int]  # sizes of blocks that stand in its text
 
@@ -51,27 +51,55 @@ def kernels(tree: ast.Module, folder: Path, most: int) -> Iterator[Kernel]:
 
 
 def _kernel(name: str, text: str, folder: Path, most: int) -> Kernel:
+    function = _function(name, text)
+    tuned = loaded(name, text, folder)
+    grid = str(tuned.inductor_meta.get("grid_type"))
+    if grid not in GRIDS:
+        raise NoText(f"{name} has a grid of the kind {grid}")
+    return written(name, text, function, tuned.configs, grid, list(tuned.mutated_arg_names or ()), most)
+
+
+def _function(name: str, text: str) -> ast.FunctionDef:
     function = next((n for n in parsing.module(text).body if isinstance(n, ast.FunctionDef) and n.name == name), None)
     if function is None:
         raise NoText(f"{name} is not the function that it says")
     function.decorator_list = []
-    tuned = _loaded(name, text, folder)
-    grid = str(tuned.inductor_meta.get("grid_type"))
-    if grid not in _GRIDS:
-        raise NoText(f"{name} has a grid of the kind {grid}")
+    return function
+
+
+def written(
+    name: str,
+    text: str,
+    function: ast.FunctionDef,
+    configs: Sequence[Any],
+    grid: str,
+    changed: Collection[str],
+    most: int,
+) -> Kernel:
+    """Return a kernel with its configurations. `changed`: arguments that it reads and writes: no trial of a
+    configuration may change them for the next. Raises NoText."""
     passed = [a.arg for a in function.args.args if a.annotation is None]
     scalars = _hoisted(function, passed)
     every = [a.arg for a in function.args.args]
     lines = ["@triton.autotune(", "    configs=["]
-    lines += [f"        {_config(c, every)}," for c in _sound(_distinct(tuned.configs, every))[:most]]
+    lines += [f"        {_config(c, every)}," for c in _sound(_distinct(configs, every))[:most]]
     lines += ["    ],", f"    key={[a for a in passed if a.endswith('numel')]!r},"]
-    lines += [f"    restore_value={changed!r},"] if (changed := _changed(tuned, passed)) else []
+    lines += [f"    restore_value={kept!r},"] if (kept := [n for n in changed if n in passed]) else []
     lines += [")", "@triton.jit"]
-    text = "\n".join([*lines, ast.unparse(function)]) + "\n"
-    return Kernel(name, text, passed, scalars, _GRIDS[grid], grid.endswith("Overflow"), _constants(function))
+    whole = _with_helpers(name, text, "\n".join([*lines, ast.unparse(function)]) + "\n")
+    return Kernel(name, whole, passed, scalars, GRIDS.get(grid, ""), grid.endswith("Overflow"), constants(function))
 
 
-def _loaded(name: str, text: str, folder: Path) -> Any:
+def _with_helpers(name: str, text: str, kernel: str) -> str:
+    """Return a kernel after the other functions of its module, whose names begin with its own then."""
+    helpers = [n for n in parsing.module(text).body if isinstance(n, ast.FunctionDef) and n.name != name]
+    whole = "".join(f"{ast.unparse(n)}\n\n\n" for n in helpers) + kernel
+    for helper in helpers:
+        whole = re.sub(rf"\b{re.escape(helper.name)}\b", f"{name}_{helper.name.lstrip('_')}", whole)
+    return whole
+
+
+def loaded(name: str, text: str, folder: Path) -> Any:
     """Import a kernel, and return what Inductor's decorators make of it."""
     from torch._inductor.runtime import triton_helpers
 
@@ -84,11 +112,6 @@ def _loaded(name: str, text: str, folder: Path) -> Any:
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return getattr(module, name)
-
-
-def _changed(tuned: Any, passed: Collection[str]) -> list[str]:
-    """Return the arguments that a kernel reads and writes: no trial of a configuration may change them for the next."""
-    return [n for n in tuned.mutated_arg_names or () if n in passed]
 
 
 def _config(config: Any, parameters: Collection[str]) -> str:
@@ -111,7 +134,7 @@ def _steps(config: Any) -> list[int]:
     return [n for name, n in config.kwargs.items() if re.fullmatch(r"R\d_BLOCK", name)]
 
 
-def _constants(function: ast.FunctionDef) -> dict[str, int]:
+def constants(function: ast.FunctionDef) -> dict[str, int]:
     """Return sizes of blocks that stand in the kernel's text: `XBLOCK: tl.constexpr = 1`."""
     found = dict[str, int]()
     for node in ast.walk(function):

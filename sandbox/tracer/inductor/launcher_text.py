@@ -93,7 +93,7 @@ def _statements(
             case ast.Return(value=ast.Tuple(elts=results)):
                 yield _returned([ast.unparse(r) for r in results], written.in_place)
             case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="run"), args=args)):
-                yield _launch(_known(name, kernels), [ast.unparse(a) for a in args])
+                yield launch(_known(name, kernels), [ast.unparse(a) for a in args])
             case ast.Assign(value=ast.Call(func=ast.Name(id="empty_strided_cuda"), args=[size, stride, dtype])):
                 shape = f"{ast.unparse(size)}, {ast.unparse(stride)}, dtype={ast.unparse(dtype)}"
                 yield f"{ast.unparse(node.targets[0])} = torch.empty_strided({shape}, device={written.device})"
@@ -182,7 +182,11 @@ def _known(name: str, kernels: Mapping[str, Kernel]) -> Kernel:
     return kernels[name]
 
 
-def _launch(kernel: Kernel, args: Sequence[str]) -> str:
+def launch(kernel: Kernel, args: Sequence[str]) -> str:
+    """Return the statement that launches a kernel, with the grid that Inductor gives it. Raises NoText."""
+    if not kernel.axes:
+        args, given_grid = args[: len(kernel.parameters)], args[len(kernel.parameters) :]
+        return f"{kernel.name}[({', '.join(given_grid)})]({', '.join(args)})"
     if len(args) != len(kernel.parameters):
         raise NoText(f"{kernel.name} is launched with {len(args)} arguments, not {len(kernel.parameters)}")
     given = dict(zip(kernel.parameters, args, strict=True))

@@ -1,0 +1,133 @@
+"""The contract of a target that comes of Inductor's code: inputs(), cases, and the work that they need.
+
+Relies on `sizes.py` for what a case is, and on `ranges.py` for what whole numbers may be.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from pgo_agent.agent.commands.init.inductor import ranges
+from pgo_agent.agent.commands.init.inductor.calls import Arg
+from pgo_agent.agent.commands.init.inductor.draft import Draft, named
+from pgo_agent.agent.commands.init.inductor.fragment import Node
+from pgo_agent.agent.commands.init.inductor.fx_text import VIEWS
+from pgo_agent.agent.commands.init.inductor.sizes import Sizes, contiguous, in_case, product, value
+from pgo_agent.agent.commands.init.render import GUESSED
+
+BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}  # others have 1
+_FREE = VIEWS | {"convert_element_type", "_to_copy", "embedding", "gather", "index", "full", "scalar_tensor"}
+_DOTS = {"mm": 0, "bmm": 0, "addmm": 1, "baddbmm": 1}  # operation -> argument whose last axis is summed over
+_REDUCING = frozenset({
+    "sum", "mean", "var", "var_mean", "std", "amax", "amin", "max", "min", "argmax", "argmin", "prod", "logsumexp",
+    "prepare_softmax_online", "any", "all",
+})  # fmt: skip
+
+
+def inputs(made: Draft) -> Iterator[tuple[str, str]]:
+    """Yield the arguments with the expressions that make them, marks included."""
+    for name, arg in made.group.inputs.items():
+        assert arg.layout is not None
+        yield named(name), _made(made, name, arg)
+    for symbol in made.symbols:
+        yield symbol, f'case["{symbol}"],'
+
+
+def _made(made: Draft, name: str, arg: Arg) -> str:
+    assert arg.layout is not None
+    sizes = made.sizes
+    size = _tuple(in_case(s, made.symbols) for s in sizes.size(name, arg.layout))
+    dense = contiguous(arg.layout.size, arg.layout.stride, sizes.case())
+    stride = "" if dense else ", " + _tuple(in_case(s, made.symbols) for s in arg.layout.stride)
+    dtype = f"torch.{arg.layout.dtype}"
+    if "float" in arg.layout.dtype:
+        return f"normal({size}, {dtype}{stride}),"
+    if arg.layout.dtype == "bool":
+        return f"integers(2, {size}, {dtype}{stride}),"
+    below = ranges.high(made.group, name)
+    mark = "" if below else f"  {GUESSED}: which are valid"
+    return f"integers({in_case(below, made.symbols) or '2'}, {size}, {dtype}{stride}),{mark}"
+
+
+def _tuple(parts: Iterator[str]) -> str:
+    listed = list(parts)
+    return f"({', '.join(listed)}{',' if len(listed) == 1 else ''})"
+
+
+# cases ----------------------------------------------------------------------------------------------------------------
+
+
+def cases(drafts: Sequence[Draft]) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
+    """Return the public cases of launches that one target serves, and how often each was launched."""
+    counts = Counter(tuple(d.sizes.case().items()) for d in drafts)
+    if len(counts) == 1:
+        return {"as_called": dict(next(iter(counts)))}, {}
+    named_ = {"-".join(f"{n}{size}" for n, size in case): case for case in counts}
+    return {n: dict(case) for n, case in named_.items()}, {n: counts[case] for n, case in named_.items()}
+
+
+def literal(case: dict[str, int]) -> str:
+    return f"dict({', '.join(f'{n}={size}' for n, size in case.items())})"
+
+
+# work -----------------------------------------------------------------------------------------------------------------
+
+
+def flops(made: Draft) -> str:
+    """Return the arithmetic of a case: operations of each element, and two for each step of a dot."""
+    total, nodes = Counter[str](), made.found.nodes if made.found else ()
+    for node in nodes:
+        if node.op not in _FREE:
+            total[_work(made, node)] += 1
+    terms = [in_case(text if n == 1 else f"{n} * {text}", made.symbols) for text, n in total.items() if text != "0"]
+    return " + ".join(terms) or "1"
+
+
+def _work(made: Draft, node: Node) -> str:
+    sizes = made.sizes
+    if node.op in _DOTS and len(node.reads) > _DOTS[node.op]:
+        of = _layout_size(made, node.reads[_DOTS[node.op]])
+        return f"{sizes.elements(node)} * {2 * int(of[-1])}" if of and of[-1].isdigit() else sizes.elements(node)
+    if node.op in _REDUCING and node.reads:
+        return product(sizes.inner(_layout_size(made, node.reads[0]))) or "0"
+    return sizes.elements(node)
+
+
+def _layout_size(made: Draft, name: str) -> Sequence[str]:
+    node, arg = made.group.nodes.get(name), made.group.inputs.get(name)
+    layout = (arg.layout if arg else None) or (node.layout if node else None)
+    return layout.size if layout else ()
+
+
+def moved(made: Draft) -> list[str]:
+    """Return the bytes of each tensor that is read or written, as expressions on a case."""
+    terms = list[str]()
+    for name, arg in made.group.inputs.items():
+        terms.append(_bytes(made.sizes, name, arg, _gathered(made, name)))
+    terms += [_bytes(made.sizes, n, a, "") for n, a in made.group.outputs.items()]
+    return [in_case(t, made.symbols) for t in terms]
+
+
+def _bytes(sizes: Sizes, name: str, arg: Arg, gathered: str) -> str:
+    assert arg.layout is not None
+    count, width = product(sizes.size(name, arg.layout)), BYTES.get(arg.layout.dtype, 1)
+    count = f"min({count}, {gathered})" if gathered else count
+    return f"{count} * {width}" if width > 1 else count
+
+
+def _gathered(made: Draft, name: str) -> str:
+    """Return how many elements are read of a tensor through indices; empty where it is read as a whole."""
+    nodes = made.found.nodes if made.found else ()
+    readers = [n for n in nodes if name in n.reads]
+    if not readers or any(n.op not in ("embedding", "gather", "index") or n.reads[0] != name for n in readers):
+        return ""
+    return " + ".join(made.sizes.elements(n) for n in readers)
+
+
+def bytes_seen(made: Draft) -> int:
+    """Return the bytes that a launch moved as it was seen, about: for a share of all."""
+    seen, total = made.sizes.case(), 0
+    for arg in (*made.group.inputs.values(), *made.group.outputs.values()):
+        assert arg.layout is not None
+        count = value(product(arg.layout.size), seen) if arg.layout.size else 1
+        total += (count or 0) * BYTES.get(arg.layout.dtype, 1)
+    return total

@@ -1,0 +1,159 @@
+"""Writes an operation of a graph fragment as a statement of Python: `add = torch.ops.aten.add.Tensor(x, 1)`.
+
+The fragment prints arguments without quotes: `{dtype: torch.float16, device: cuda:0}`. What is not known is refused:
+nothing of a text that nobody trusts comes into a target but names, numbers and operations of torch. Casts to floats
+become `cast`, which leaves float64 as it is, for the exact result is computed in it.
+"""
+
+import ast
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from pgo_agent.agent.commands.init.inductor.fragment import Node, split
+from pgo_agent.sandbox import parsing
+
+FLOATS = frozenset(f"torch.{n}" for n in ("float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2"))
+SHAPED = frozenset({"view", "reshape", "_unsafe_view", "expand", "full", "empty", "zeros", "ones", "broadcast_to"})
+VIEWS = SHAPED | {
+    "permute", "transpose", "t", "squeeze", "unsqueeze", "slice", "select", "split", "alias", "detach", "clone",
+    "unbind", "as_strided", "cat", "constant_pad_nd", "copy_", "getitem", "iota",
+}  # fmt: skip
+SOFTMAX = '''
+def prepare_softmax_online(x, dim):
+    """The largest value of each row, and the sum of the exponentials of what is less."""
+    largest = x.amax(dim, keepdim=True)
+    return largest, (x - largest).exp().sum(dim, keepdim=True)
+'''
+_ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.Pow)
+_WORDS = {"True", "False", "None"}
+_KEPT = re.compile(
+    r"torch\.(float\w+|bfloat16|u?int\d+|bool|complex\d+|contiguous_format|channels_last|preserve_format)"
+)
+
+
+class NoReference(Exception):
+    """The fragment does not tell what plain PyTorch computes here; the message says why."""
+
+
+@dataclass(frozen=True)
+class Writer:
+    """What the statements of one reference share."""
+
+    names: Callable[[str], str]  # a node -> its name in Python
+    symbols: Collection[str]  # sizes that have a name
+    device: str  # as an expression
+    kind: str  # a tensor of floats, whose type tells whether the exact result is computed; empty: there is none
+    sizes: Callable[[Sequence[str]], list[str]]  # sizes of a tensor of the fragment -> as expressions
+
+    def statement(self, node: Node) -> str:
+        """Return the statement of a node. Raises NoReference."""
+        return f"{self.names(node.name)} = {self._value(node)}"
+
+    def _value(self, node: Node) -> str:
+        args = [self._sized(node, a) if _is_size(node, a) else self.value(a) for a in node.args]
+        match node.op:
+            case "convert_element_type" | "_to_copy":
+                to = args[1] if len(args) > 1 else self.value(dict(node.kwargs).get("dtype", "None"))
+                return f"cast({args[0]}, {to})" if to in FLOATS else f"{args[0]}.to({to})"
+            case "prepare_softmax_online":
+                return f"prepare_softmax_online({', '.join(args)})"
+            case "iota":
+                return self._iota(node, args)
+            case "copy_":
+                return args[1]
+            case "fma" if len(args) == 3:
+                return f"{args[0]} * {args[1]} + {args[2]}"
+            case "inductor_random" | "inductor_randint" | "inductor_lookup_seed" | "rand" | "philox_rand" | "randint":
+                raise NoReference(f"it draws random numbers ({node.target}), and eager PyTorch would draw others")
+        if node.target == "operator.getitem" or node.target.endswith("_operator.getitem"):
+            return f"{args[0]}[{args[1]}]"
+        if not re.fullmatch(r"torch\.ops\.aten\.\w+\.\w+", node.target):
+            raise NoReference(f"{node.target} is no operation of eager PyTorch")
+        return f"{node.target}({', '.join([*args, *self._named(node)])})"
+
+    def _named(self, node: Node) -> list[str]:
+        result = list[str]()
+        for name, text in node.kwargs:
+            if name in ("pin_memory", "layout"):
+                continue
+            if not name.isidentifier():
+                raise NoReference(f"an argument of {node.name} has no name")
+            value = self.device if name == "device" else self.value(text)
+            if name == "dtype" and value in FLOATS and self.kind:
+                value = f"kind({value}, {self.kind})"
+            result.append(f"{name}={value}")
+        return result
+
+    def _iota(self, node: Node, args: list[str]) -> str:
+        given = {k: self.value(v) for k, v in node.kwargs if k not in ("device", "requires_grad")}
+        start, step = given.get("start", "0"), given.get("step", "1")
+        end = f"{start} + {args[0]} * {step}"
+        return f"torch.arange({start}, {end}, {step}, dtype={given.get('dtype', 'torch.int64')}, device={self.device})"
+
+    def _sized(self, node: Node, arg: str) -> str:
+        """Return the sizes of a result: those that it has, where the fragment says it."""
+        sizes = node.layout.size if node.layout else tuple(split(arg[1:-1]))
+        if odd := [s for s in sizes if not arithmetic(s, self.symbols)]:
+            raise NoReference(f"{node.name} has the size {odd[0][:40]!r}")
+        return f"[{', '.join(self.sizes(sizes))}]"
+
+    def value(self, text: str) -> str:
+        """Return an argument as Python. Raises NoReference."""
+        if text[:1] in ("[", "(") and text[-1:] in ("]", ")") and _closed(text):
+            parts = [self.value(p) for p in split(text[1:-1])]
+            return (
+                f"[{', '.join(parts)}]" if text[0] == "[" else f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
+            )
+        if re.fullmatch(r"%\w+", text):
+            return self.names(text[1:])
+        if text in ("inf", "-inf", "nan"):
+            return f'float("{text}")'
+        if text in _WORDS or _KEPT.fullmatch(text):
+            return text
+        if re.fullmatch(r"cuda(:\d+)?", text):
+            return self.device
+        if re.fullmatch(r"[a-z_]+", text) and text not in self.symbols:
+            return repr(text)
+        if not arithmetic(text, self.symbols):
+            raise NoReference(f"{text[:40]!r} stands among the arguments of an operation")
+        return text
+
+
+def arithmetic(text: str, symbols: Collection[str]) -> bool:
+    """Whether a text is a number, or arithmetic on numbers and these symbols."""
+    try:
+        tree = parsing.expression(text)
+    except (SyntaxError, ValueError):
+        return False
+    return _arithmetic(tree, symbols)
+
+
+def _arithmetic(node: ast.expr, symbols: Collection[str]) -> bool:
+    match node:
+        case ast.Constant(value=int() | float()):
+            return True
+        case ast.Name(id=name):
+            return name in symbols
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return _arithmetic(operand, symbols)
+        case ast.BinOp(left=left, op=op, right=right) if isinstance(op, _ARITHMETIC):
+            return _arithmetic(left, symbols) and _arithmetic(right, symbols)
+        case ast.Call(func=ast.Name(id="max" | "min" | "Max" | "Min"), args=args, keywords=[]):
+            return all(_arithmetic(a, symbols) for a in args)
+    return False
+
+
+def _is_size(node: Node, arg: str) -> bool:
+    """Whether an argument is sizes that are known."""
+    return node.op in SHAPED and arg.startswith("[") and (node.layout is not None or "%" not in arg)
+
+
+def _closed(text: str) -> bool:
+    """Whether the first bracket is closed by the last one."""
+    depth = 0
+    for i, c in enumerate(text):
+        depth += (c in "([{") - (c in ")]}")
+        if depth == 0 and i < len(text) - 1:
+            return False
+    return True

@@ -1,0 +1,94 @@
+"""Writes reference() from the graph fragments: the model's own operations, run eagerly, independent of the kernel.
+
+Of several results of one operation the fragment names each (`getitem_1`) and does not say which it is: they are
+numbered in order. Relies on `fx_text.py` for each statement.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pgo_agent.agent.commands.init.inductor.fragment import Node
+from pgo_agent.agent.commands.init.inductor.fx_text import SHAPED, NoReference, Writer
+from pgo_agent.agent.commands.init.inductor.groups import Group
+
+_GETITEM = re.compile(r"getitem(?:_(\d+))?")
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What a reference consists of."""
+
+    lines: tuple[str, ...]
+    nodes: tuple[Node, ...]  # that it computes, in order
+    results: tuple[str, ...]  # names in the graph
+
+
+def write(group: Group, writer: Writer) -> Reference:
+    """Return the reference of a group's results. Raises NoReference."""
+    if not group.outputs:
+        raise NoReference("what it stores has no name in the model's graph: shares of a reduction that nothing adds up")
+    if not any(launch.fragment.nodes for launch in group.launches):
+        raise NoReference("there is no graph fragment in the comment before it")
+    places = dict(_places(group))
+    order, lines, done = list[Node](), list[str](), set(group.inputs)
+
+    def need(name: str, depth: int = 0) -> None:
+        if name in done or name in group.symbols:
+            return
+        if depth > 900:
+            raise NoReference("its graph fragment is too deep")
+        done.add(name)
+        if name in group.nodes:
+            node = group.nodes[name]
+            for other in _read(node):
+                need(other, depth + 1)
+            order.append(node)
+            lines.append(writer.statement(node))
+        elif name in places:
+            of, i = places[name]
+            need(of, depth + 1)
+            lines.append(f"{writer.names(name)} = {writer.names(of)}[{i}]")
+        else:
+            raise NoReference(f"its graph fragment does not say what {name} is")
+
+    for name in group.outputs:
+        need(name)
+    return Reference(tuple(lines), tuple(order), tuple(group.outputs))
+
+
+def _read(node: Node) -> list[str]:
+    """Return what the statement of a node reads: sizes are taken from the result's own."""
+    if node.op in SHAPED and node.layout is not None:  # without what the sizes are computed of
+        return [n for a in node.args if not a.startswith("[") for n in re.findall(r"%(\w+)", a)]
+    return node.reads
+
+
+def _places(group: Group) -> Iterator[tuple[str, tuple[str, int]]]:
+    """Yield the names of results of operations that have several, with the operation and the number among them."""
+    fragments = [launch.fragment for launch in group.launches]
+    several = dict.fromkeys(n.name for f in fragments for n in f.nodes.values() if n.results > 1)
+    named = {
+        n
+        for f in fragments
+        for n in (*f.placeholders, *f.returns, *(r for node in f.nodes.values() for r in node.reads))
+        if _GETITEM.fullmatch(n) and n not in group.inputs and n not in group.nodes
+    }
+    left = sorted(named, key=_number)
+    for name in several:
+        node = group.nodes[name]
+        own, left = left[: node.users], left[node.users :]
+        yield from ((n, (name, i)) for n, i in zip(own, _which(node, own, group), strict=False))
+
+
+def _which(node: Node, names: Sequence[str], group: Group) -> Sequence[int]:
+    """Return which results of an operation have these names: all, or the one of that type."""
+    if len(names) == node.results or node.op not in ("max", "min", "sort", "topk", "cummax", "cummin"):
+        return range(len(names))
+    layouts = [f.placeholders.get(n) for n in names for f in (launch.fragment for launch in group.launches)]
+    return [1] if any(layout is not None and layout.dtype == "int64" for layout in layouts) else [0]
+
+
+def _number(name: str) -> int:
+    found = _GETITEM.fullmatch(name)
+    return int(found[1] or 0) if found else 0
