@@ -33,6 +33,7 @@ from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.isolation.box import Box
+from pgo_agent.sandbox.judge.cluster.cluster_pool import ClusterPool
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 from pgo_agent.sandbox.judge.interface import Judge
 from pgo_agent.sandbox.judge.pool import GpuPool
@@ -239,6 +240,8 @@ def _open_judge(ctx: Context) -> None:
     store, run, judge = ctx.store, ctx.run.id, ctx.gpu
     if isinstance(judge, SpoolJudge):
         judge.begin(run, store.contents, partial(store.add_answer, run), ctx.emit, ctx.unbooked)
+    if isinstance(judge, ClusterPool):
+        judge.store(store.contents)
     if isinstance(judge, GpuPool):
         judge.begin(ctx.emit, partial(store.add_quarantined, run), store.quarantined(run))
         judge.prepare(1)  # which imports torch while the kernel is built, and not while a GPU is held

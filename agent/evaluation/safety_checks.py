@@ -150,9 +150,10 @@ def _launched(ctx: Context, bundle: str, case: str, label: str) -> Counter[str]:
 def memchecked(ctx: Context, candidate: Candidate, choices: Mapping[str, str]) -> Evidence:
     """Launch every kernel once under NVIDIA's compute-sanitizer, with a separate allocation for each tensor."""
     started, bundle, local = time.monotonic(), bundle_ref(ctx.store.contents, bundle_of(candidate)), the_gpu(ctx)
-    if not isinstance(local, GpuJudge | GpuPool):
+    if not isinstance(local, GpuJudge | GpuPool) or not local.here:
         return Evidence("memcheck", Verdict.UNDECIDED, plain("it runs on the GPU's own machine alone"))
     with local.turn() as gpu, local.occupied(), tempfile.TemporaryDirectory() as folder:
+        assert isinstance(gpu, GpuJudge)
         log = Path(folder) / "log"
         judge = replace(gpu, under=(*memcheck.command(), "--log-file", str(log)))
         try:

@@ -110,7 +110,7 @@ class KernelPasses:
             return "records and counters are NVIDIA's"
         if self.gpu.judge is None:
             return self.gpu.why
-        absent = name is PassName.COUNTERS and (gpu_passes.ELSEWHERE if self.gpu.judge.elsewhere else _no_tool())
+        absent = name is PassName.COUNTERS and (_no_tool() if self.gpu.judge.here else gpu_passes.ELSEWHERE)
         return absent or self.gpu.short_of(name)
 
     def static(self) -> StaticProfile | Problem:

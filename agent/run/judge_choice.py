@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from pgo_agent.agent.run.settings import DEFAULT_DEVICE, SPOOL, RunSettings
+from pgo_agent.agent.run.settings import DEFAULT_DEVICE, RAY, SPOOL, RunSettings
 from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
@@ -32,8 +32,11 @@ def choose(asked: RunSettings) -> tuple[Judge | None, Device]:
     """
     if asked.judge.startswith(SPOOL):
         return _elsewhere(asked)
+    if asked.judge.startswith(RAY):
+        return _cluster(asked)
     if asked.judge not in KINDS:
-        raise UsageFault(f"unknown judge '{asked.judge}'", f"choose one of: {', '.join(KINDS)}, {SPOOL}DIR")
+        known = f"{', '.join(KINDS)}, {SPOOL}DIR, {RAY}ADDRESS"
+        raise UsageFault(f"unknown judge '{asked.judge}'", f"choose one of: {known}")
     if asked.judge == "cpu" and asked.gpus is not None:
         raise UsageFault("--gpus names GPUs, and --judge cpu uses none", "leave one of them out")
     visible = gpus.usable(asked.gpus) if asked.judge != "cpu" else []
@@ -83,6 +86,19 @@ def _in_the_table(model: str) -> Device:
 def _pool(fit: Sequence[Gpu], python: str) -> GpuPool:
     spares = max(1, len(os.sched_getaffinity(0)) // (4 * len(fit)))
     return GpuPool([GpuJudge(NO_TARGET, python, g.uuid, spares=spares, lock=GpuLock(g)) for g in fit])
+
+
+def _cluster(asked: RunSettings) -> tuple[Judge, Device]:
+    from pgo_agent.sandbox.judge.cluster.cluster_pool import ClusterPool
+    from pgo_agent.sandbox.judge.cluster.ray_cluster import Cluster
+
+    if asked.gpus is not None:
+        raise UsageFault("--gpus names GPUs of this machine", "start the cluster with those that may be used")
+    if asked.memcheck:
+        raise UsageFault("--memcheck runs on the GPU's own machine alone", "leave it out, or check there")
+    model = devices.find(asked.device).name if asked.device is not None else ""
+    pool = ClusterPool(Cluster(asked.judge.removeprefix(RAY)), NO_TARGET, model)
+    return pool, _in_the_table(pool.model)
 
 
 def _elsewhere(asked: RunSettings) -> tuple[Judge, Device]:

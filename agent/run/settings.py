@@ -14,7 +14,7 @@ from typing import Annotated, Any, cast, get_args, get_origin, get_type_hints
 
 from pgo_agent.agent.exit_codes import Exit
 
-DEFAULT_DEVICE, SPOOL = "h200", "spool:"
+DEFAULT_DEVICE, SPOOL, RAY = "h200", "spool:", "ray:"
 STATES = {"done": Exit.DONE, "none_found": Exit.NONE_FOUND, "budget": Exit.BUDGET}
 Value = str | int | float | tuple[str, ...] | None  # of a setting
 Changes = Mapping[str, Value]  # name of a setting -> its new value
@@ -95,8 +95,9 @@ class RunSettings:
     judge: Annotated[
         str,
         Option(
-            "auto, gpu (fail without one), cpu (Triton's interpreter), or spool:DIR: a GPU elsewhere, where `python "
-            "-m pgo_agent.sandbox.judge --spool DIR --target FILE` answers what is asked in that folder.",
+            "auto, gpu (fail without one), cpu (Triton's interpreter), spool:DIR: a GPU elsewhere, where `python "
+            "-m pgo_agent.sandbox.judge --spool DIR --target FILE` answers what is asked in that folder, or "
+            "ray:ADDRESS: the GPUs of a Ray cluster (ray:local, ray:auto, ray:HOST:6379, ray://HOST:10001).",
             EVERY - {Command.PROFILE},
             of_machine=True,
         ),

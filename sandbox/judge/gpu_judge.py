@@ -46,6 +46,7 @@ class GpuJudge:
     spares: int = 1  # processes to keep ready: each candidate of a batch uses three
     lock: GpuLock | None = None  # of that GPU; None: made when it is first needed
     elsewhere: ClassVar[bool] = False
+    here: ClassVar[bool] = True
     by_hand: ClassVar[bool] = False
 
     def __post_init__(self) -> None:

@@ -12,6 +12,7 @@ from pgo_agent.sandbox.errors import EnvironmentFault
 from pgo_agent.sandbox.gate.coverage import HELD_OUT
 from pgo_agent.sandbox.gate.reason import quoted
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
+from pgo_agent.sandbox.judge.gpus import Gpu
 from pgo_agent.sandbox.judge.machine import Environment
 from pgo_agent.sandbox.judge.questions import Question
 from pgo_agent.sandbox.target import Target
@@ -70,6 +71,10 @@ class Judge(Protocol):
         """Whether answers come from another machine."""
 
     @property
+    def here(self) -> bool:
+        """Whether its GPUs are of this machine, where tools can look at them."""
+
+    @property
     def by_hand(self) -> bool:
         """Whether an answer may take days, so that everything is better asked at once."""
 
@@ -105,6 +110,46 @@ class Judge(Protocol):
 
     def close(self) -> None:
         """End what it started."""
+
+
+class Right(Protocol):
+    """The right to use a GPU, as `gpu_lock.py` has it."""
+
+    gpu: Gpu
+
+    def taken(self) -> bool:
+        """Take it if it is free, else join the queue; say which."""
+
+    def left(self) -> None:
+        """Leave the queue."""
+
+    def free(self) -> None:
+        """Give it back."""
+
+    @property
+    def holder(self) -> str:
+        """Who has it, or had it last."""
+
+
+class OneGpu(Judge, Protocol):
+    """A judge of one GPU, of which a pool has several."""
+
+    python: str
+    gpu: str | None  # as a process is told which it is: a UUID; None: there is none
+
+    @property
+    def lock(self) -> Right | None:
+        """The right to use its GPU; None: it is not known yet, or there is no GPU."""
+
+    @property
+    def started(self) -> bool:
+        """Whether it has a process."""
+
+    def open(self) -> Environment:
+        """Start a process with the target open and return its environment. Raises as `ask`."""
+
+    def occupied(self) -> AbstractContextManager[None]:
+        """Count the time in which something besides its process works on the GPU."""
 
 
 class Ended(Exception):

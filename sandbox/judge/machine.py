@@ -23,6 +23,7 @@ class Environment(Record):
     gbps: float | None = field(default=None, metadata=OPTIONAL)
     uuid: str = field(default="", metadata=OPTIONAL)
     index: str = field(default="", metadata=OPTIONAL)
+    host: str = field(default="", metadata=OPTIONAL)  # empty: the machine of the run
 
     @property
     def peaks(self) -> dict[str, float | None]:

@@ -15,10 +15,9 @@ from contextlib import contextmanager
 from typing import ClassVar, TypeVar
 
 from pgo_agent.sandbox.errors import EnvironmentFault
-from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 from pgo_agent.sandbox.judge.gpu_lock import POLL
 from pgo_agent.sandbox.judge.gpus import Gpu
-from pgo_agent.sandbox.judge.interface import Ended, NoStart, Verdicts, always
+from pgo_agent.sandbox.judge.interface import Ended, NoStart, OneGpu, Verdicts, always
 from pgo_agent.sandbox.judge.machine import NOWHERE, Environment
 from pgo_agent.sandbox.judge.questions import Question
 from pgo_agent.sandbox.judge.wait_clock import Standstill
@@ -35,8 +34,8 @@ class Sick(Exception):
 class _ThreadState(threading.local):
     """The state of one thread."""
 
-    judge: GpuJudge | None = None  # that it may ask now
-    last: GpuJudge | None = None
+    judge: OneGpu | None = None  # that it may ask now
+    last: OneGpu | None = None
     seconds = 0.0  # of its GPUs since its piece of work began
 
 
@@ -44,12 +43,13 @@ class GpuPool(Verdicts):
     """A Judge on the GPUs of `judges`."""
 
     elsewhere: ClassVar[bool] = False
+    here: ClassVar[bool] = True
     by_hand: ClassVar[bool] = False
 
-    def __init__(self, judges: Sequence[GpuJudge]) -> None:
+    def __init__(self, judges: Sequence[OneGpu]) -> None:
         self.all = tuple(judges)
         self._left = list(judges)  # that are not quarantined
-        self._taken: set[GpuJudge] = set()
+        self._taken: set[OneGpu] = set()
         self._changed = threading.Condition()
         self._thread = _ThreadState()
         self._latest = NOWHERE
@@ -114,7 +114,7 @@ class GpuPool(Verdicts):
         for judge in self.all:
             judge.close()
 
-    def _answer(self, judge: GpuJudge, question: Question[T]) -> T:
+    def _answer(self, judge: OneGpu, question: Question[T]) -> T:
         """Ask one GPU. Raises Sick when the GPU is to blame, Ended when the command is."""
         hangs, began = 0, judge.busy
         try:
@@ -134,14 +134,14 @@ class GpuPool(Verdicts):
             self._thread.seconds += judge.busy - began
             self._latest = judge.environment or self._latest
 
-    def _prove(self, judge: GpuJudge, hang: Ended) -> None:
+    def _prove(self, judge: OneGpu, hang: Ended) -> None:
         """Test the GPU in a new process after a hang. Raises Sick when that hangs too."""
         try:
             judge.open()
         except NoStart as e:
             raise Sick(f"stopped in '{hang.stage}' at its deadline; then {e.message}") from None
 
-    def _quarantine(self, judge: GpuJudge, why: str) -> None:
+    def _quarantine(self, judge: OneGpu, why: str) -> None:
         with self._changed:
             self._must_be_open()  # a judge that is being closed is not sick
             self._left.remove(judge)
@@ -156,7 +156,7 @@ class GpuPool(Verdicts):
     # GPUs -------------------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def turn(self) -> Iterator[GpuJudge]:
+    def turn(self) -> Iterator[OneGpu]:
         """Raises EnvironmentFault when no GPU is left."""
         if self._thread.judge:
             yield self._thread.judge
@@ -170,12 +170,12 @@ class GpuPool(Verdicts):
                 with self._changed:
                     self._give(judge)
 
-    def _current(self) -> GpuJudge:
+    def _current(self) -> OneGpu:
         if self._thread.judge is None:
             raise RuntimeError("this thread has no GPU")
         return self._thread.judge
 
-    def _take(self) -> GpuJudge:
+    def _take(self) -> OneGpu:
         """Take a free GPU with its lock; if possible the last one of this thread, or one with a running process."""
         announced = False
         try:
@@ -200,7 +200,7 @@ class GpuPool(Verdicts):
                     self._leave_lines()
                 self._still.note(bool(self._taken))
 
-    def _first(self, free: Sequence[GpuJudge]) -> GpuJudge | None:
+    def _first(self, free: Sequence[OneGpu]) -> OneGpu | None:
         """Take the first whose lock is free; join the queues of those before it."""
         for judge in free:
             if judge.lock is None or judge.lock.taken():
@@ -218,7 +218,7 @@ class GpuPool(Verdicts):
         if self._closed:
             raise EnvironmentFault("the run was ended while a GPU was asked", "`pgo-agent resume` goes on")
 
-    def _free(self) -> list[GpuJudge]:
+    def _free(self) -> list[OneGpu]:
         """Return the GPUs that no thread holds, best first. Raises EnvironmentFault when none is left."""
         self._must_be_open()
         if not self._left:
@@ -230,11 +230,11 @@ class GpuPool(Verdicts):
         free = [j for j in self._left if j not in self._taken]
         return sorted(free, key=lambda j: (j is not self._thread.last, not j.started))
 
-    def _tell_of(self, held: Sequence[GpuJudge]) -> None:
+    def _tell_of(self, held: Sequence[OneGpu]) -> None:
         for lock in [j.lock for j in held if j.lock]:
             self._tell("gpu.waiting", index=lock.gpu.index, uuid=lock.gpu.uuid, holder=lock.holder)
 
-    def _give(self, judge: GpuJudge) -> None:
+    def _give(self, judge: OneGpu) -> None:
         if judge in self._taken:
             self._taken.remove(judge)
             if judge.lock:

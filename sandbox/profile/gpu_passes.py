@@ -73,7 +73,7 @@ def counters(context: GpuPassContext, place: KernelRef, contract: str, subject: 
     profile = static.static(context, subject, "nvidia")
     lines = profile if isinstance(profile, StaticProfile) else None
     judge = context.judge()
-    if not isinstance(judge, GpuJudge | GpuPool):
+    if not isinstance(judge, GpuJudge | GpuPool) or not judge.here:
         raise NotTaken(ELSEWHERE)
     return _require(counting.take(judge, context.builder, place, lines))
 

@@ -63,6 +63,7 @@ class Bench:
     """What stands in for a judge: the answer of a last session."""
 
     elsewhere = by_hand = False
+    here = True
     waited = 0.0
 
     def __init__(self, found: target.Target, final: Callable[[Sequence[str], Sequence[str]], Times]) -> None:

@@ -104,7 +104,9 @@ class Progress:
     def _run_started(self, e: events.RunStarted) -> None:
         where = (
             f"judged on this machine's {e.device}{_which(e.gpus)}"
-            if e.gpu and not e.judge.startswith("spool:")
+            if e.gpu and ":" not in e.judge
+            else f"judged on {len(e.gpus)} x {e.device} of the cluster {escape(e.judge)}"
+            if e.gpu and e.judge.startswith("ray:")
             else f"judged on an {e.device} elsewhere, by {escape(e.judge)}"
             if e.gpu
             else f"compiled for {e.device}; no GPU here, so nothing is measured"

@@ -9,21 +9,21 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from pgo_agent.sandbox.bundle.store import RECORDS, ContentStore, canonical
+from pgo_agent.sandbox.bundle.store import RECORDS, ContentStore
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import BadBundle, EnvironmentFault, Fault, TargetFault, UsageFault
 from pgo_agent.sandbox.json_codec import JsonObject
+from pgo_agent.sandbox.judge import by_hash
 from pgo_agent.sandbox.judge.interface import Busy, Ended, Verdicts, always
 from pgo_agent.sandbox.judge.machine import NOWHERE
 from pgo_agent.sandbox.judge.questions import Hello, Question
 from pgo_agent.sandbox.judge.spool import protocol
-from pgo_agent.sandbox.judge.spool.folder import ANSWERS, BUNDLES, REQUESTS, Folder, NotWhole, pause
+from pgo_agent.sandbox.judge.spool.folder import ANSWERS, REQUESTS, Folder, NotWhole, pause
 from pgo_agent.sandbox.judge.spool.protocol import Answer, Request
 from pgo_agent.sandbox.target import Target
 
-TAKEN = {"cubin"}  # suffixes of the artefacts that a judge reads
 _AGAIN = "`pgo-agent resume` asks again"
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ class Unanswered(Exception):
 class SpoolJudge(Verdicts):
     """A Judge that asks through `folder`. `wait`: wait for answers; else raise Unanswered."""
 
-    elsewhere = True
+    elsewhere, here = True, False
 
     def __init__(self, folder: Path, device: Device, target: Target, wait: bool = True) -> None:
         self.folder, self.device, self.target, self.patient = Folder(folder), device, target, wait
@@ -168,25 +168,15 @@ class SpoolJudge(Verdicts):
     # requests and answers ---------------------------------------------------------------------------------------------
 
     def _request(self, question: Question[object]) -> Request:
-        named = _named({k: v for k, v in question.as_json().items() if k != "shelf"})
-        files = sorted({f for bundle in protocol.bundles(named) for f in self._files(bundle)})
+        named = by_hash.fields(question)
+        files = by_hash.files(self.contents, named)
         process = f"{self._scope} {self._process}" if self._process else ""
         return Request(self.run, self.target.digest, self.device.name, question.do, named, tuple(files), process)
 
-    def _files(self, bundle: str) -> Iterator[str]:
-        yield f"bundles/{bundle}.json"
-        for kernel in self.contents.manifest(bundle)["kernels"].values():
-            yield from (f"artefacts/{sha}.{suffix}" for suffix, sha in kernel["files"].items() if suffix in TAKEN)
-
     def _put(self, request: Request) -> None:
         for file in request.files:
-            self.folder.put(file, self._data(file))
+            self.folder.put(file, by_hash.data(self.contents, file))
         self.folder.ask(request.as_bytes())
-
-    def _data(self, file: str) -> bytes:
-        """Return the bytes of a file. Raises EnvironmentFault for what the content store lost."""
-        sha, _, suffix = file.partition("/")[2].partition(".")
-        return canonical(self.contents.manifest(sha)) if file.startswith(BUNDLES) else self.contents.get(sha, suffix)
 
     def _find_answer(self, request: Request) -> Answer | None:
         """Return the answer, or ask and return None. A refused request is asked once more, and the refusal raised."""
@@ -245,10 +235,3 @@ class SpoolJudge(Verdicts):
         for file in answer.artefacts:
             self.contents.put(self.folder.get(file), RECORDS)
         return dict(content)
-
-
-def _named(x: Any) -> Any:
-    """Return fields with bundles named by hash in place of their paths."""
-    if isinstance(x, dict):
-        return {k: v["id"] if k == "bundle" and isinstance(v, dict) else _named(v) for k, v in x.items()}
-    return [_named(v) for v in x] if isinstance(x, list | tuple) else x

@@ -6,7 +6,7 @@ trusted; any other is refused before it is used. Relies on `forms.py` and `bundl
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NoReturn, get_args
 
@@ -17,6 +17,7 @@ from pgo_agent.sandbox.errors import BadBundle
 from pgo_agent.sandbox.gate import reason
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.json_codec import JsonObject, Malformed
+from pgo_agent.sandbox.judge import by_hash
 from pgo_agent.sandbox.judge.machine import Environment
 from pgo_agent.sandbox.judge.questions import KINDS
 from pgo_agent.sandbox.judge.spool.forms import (
@@ -96,7 +97,7 @@ def request(data: bytes) -> Request:
     run, device = (word(d[name], name) for name in ("run", "device"))
     process = word(d["process"], "process") if d["process"] != "" else ""
     again, files = integer(d["again"], 0, 1 << 30, "again"), list_of(path)(d["files"])
-    need({f"bundles/{b}.json" for b in bundles(d["fields"])} <= set(files), "a bundle is not among the files")
+    need({f"bundles/{b}.json" for b in by_hash.bundles(d["fields"])} <= set(files), "a bundle is not among the files")
     fields = json_codec.from_json(JsonObject, d["fields"])
     return Request(run, sha(d["target"]), device, do, fields, tuple(files), process, again)
 
@@ -131,19 +132,6 @@ def artefacts(data: bytes) -> list[str]:
     need(isinstance(content, dict) and "artefacts" in content, "an answer without its artefacts")
     named: list[str] = list_of(path)(content["artefacts"])
     return named
-
-
-def bundles(fields: Any) -> Iterator[str]:
-    """Give every bundle that a request's fields name."""
-    if isinstance(fields, dict):
-        for key, value in fields.items():
-            if key == "bundle" and isinstance(value, str):
-                yield value
-            else:
-                yield from bundles(value)
-    elif isinstance(fields, list):
-        for value in fields:
-            yield from bundles(value)
 
 
 def mismatch(gpu: object, wanted: str) -> tuple[str, str]:

@@ -18,16 +18,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from pgo_agent.sandbox import json_codec, target
-from pgo_agent.sandbox.bundle.store import RECORDS, ContentStore
+from pgo_agent.sandbox import target
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.errors import BadBundle, EnvironmentFault, Fault, UsageFault
 from pgo_agent.sandbox.json_codec import JsonObject
-from pgo_agent.sandbox.judge import gpus
+from pgo_agent.sandbox.judge import by_hash, gpus
 from pgo_agent.sandbox.judge.gpu_judge import Ended, GpuJudge
 from pgo_agent.sandbox.judge.gpu_lock import GpuLock
 from pgo_agent.sandbox.judge.gpus import Gpu
 from pgo_agent.sandbox.judge.machine import NOWHERE, Environment
-from pgo_agent.sandbox.judge.references import bundle_ref
 from pgo_agent.sandbox.judge.spool import protocol
 from pgo_agent.sandbox.judge.spool.folder import Asked, Folder, NotWhole, pause
 from pgo_agent.sandbox.judge.spool.leases import Claims
@@ -180,15 +179,13 @@ class Worker:
     def _judged(self, request: Request, judge: Held, environment: Environment, began: float) -> Answer:
         with tempfile.TemporaryDirectory(prefix="pgo-spool-") as folder:
             kind, content = self._ask(request, judge, ContentStore(Path(folder)))
-            repeats = json_codec.from_json(tuple[dict[str, str | int], ...] | None, content.get("repeats")) or ()
-            names = [str(d) for r in repeats for d in (r["headers"], r["records"])]
-            files = tuple(f"artefacts/{digest}.{RECORDS}" for digest in names)
-            for digest, file in zip(names, files, strict=True):
-                self.folder.put(file, ContentStore(Path(folder)).get(digest, RECORDS))
+            files = tuple(by_hash.records(content))
+            for file in files:
+                self.folder.put(file, by_hash.data(ContentStore(Path(folder)), file))
         return Answer(request.sha, kind, content, environment, round(judge.busy - began, 3), files)
 
     def _ask(self, request: Request, judge: Held, contents: ContentStore) -> tuple[protocol.Kind, JsonObject]:
-        fields = located(request.fields, self.folder.contents)
+        fields = by_hash.located(request.fields, self.folder.contents)
         if request.do == "timeline":
             fields["shelf"] = str(contents.root)
         try:
@@ -201,14 +198,6 @@ class Worker:
     @staticmethod
     def _refused(sha: str, why: "Refused") -> Answer:
         return Answer(sha, "refused", {"message": why.message, "hint": why.hint}, NOWHERE, 0.0)
-
-
-def located(x: Any, contents: ContentStore) -> Any:
-    """Return a request's fields for the judge process, with bundles as paths."""
-    if isinstance(x, dict):
-        named = {k: bundle_ref(contents, v).as_json() for k, v in x.items() if k == "bundle" and isinstance(v, str)}
-        return {k: located(v, contents) for k, v in x.items()} | named
-    return [located(v, contents) for v in x] if isinstance(x, list) else x
 
 
 # the command ----------------------------------------------------------------------------------------------------------

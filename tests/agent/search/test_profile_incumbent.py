@@ -139,7 +139,7 @@ def test_the_incumbent_is_profiled_again_after_a_win(run: Run, tmp_path: Path) -
 class Held:
     """A GPU that tells each thread how long that held it."""
 
-    elsewhere = False
+    elsewhere, here = False, True
 
     def __init__(self) -> None:
         self.mine = threading.local()
