@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 from pgo_agent.agent.cli import runner
-from pgo_agent.agent.cli.options import WORKSPACE, AtOnceOption, JsonOption, StoreOption
+from pgo_agent.agent.cli.options import WORKSPACE, AtOnceOption, JsonOption, SlurmOption, StoreOption
 from pgo_agent.agent.cli.settings_options import with_settings
 from pgo_agent.agent.run.settings import BUDGETS, OPTIONS, Command, RunSettings
 
@@ -116,6 +116,7 @@ def eval_ablation(
     plan: Annotated[Path, typer.Argument(help="A TOML file: metric, targets, arms, seeds and budget.")],
     results: Annotated[Path, typer.Option("--output", "-o", help="Where each run's result goes, as JSON lines.")],
     at_once: AtOnceOption = 1,
+    slurm: SlurmOption = None,
     *,
     asked: RunSettings,
     store: StoreOption = WORKSPACE,
@@ -131,7 +132,7 @@ def eval_ablation(
 
     with runner.faults():
         written = run.Results(results, read(plan))
-    _run_plan(run, report, written, asked, store, json_lines, at_once)
+    _run_plan(run, report, written, asked, store, json_lines, at_once, slurm)
 
 
 @evals.command("nightly", epilog=NIGHTLY_EPILOG)
@@ -140,6 +141,7 @@ def eval_nightly(
     plan: Annotated[Path, typer.Argument(help="A TOML file: targets, optimizers, seeds and budget.")],
     rows: Annotated[Path, typer.Option("--output", "-o", help="Where each run's row goes, as JSON lines.")],
     at_once: AtOnceOption = 1,
+    slurm: SlurmOption = None,
     *,
     asked: RunSettings,
     store: StoreOption = WORKSPACE,
@@ -155,24 +157,35 @@ def eval_nightly(
 
     with runner.faults():
         night = run.opened(rows, read(plan))
-    _run_plan(run, report, night, asked, store, json_lines, at_once)
+    _run_plan(run, report, night, asked, store, json_lines, at_once, slurm)
 
 
 def _run_plan(
-    running: Any, report: Any, results: Any, asked: RunSettings, store: Path, json_lines: bool, at_once: int
+    running: Any,
+    report: Any,
+    results: Any,
+    asked: RunSettings,
+    store: Path,
+    json_lines: bool,
+    at_once: int,
+    slurm: str | None = None,
 ) -> None:
     """Make the runs of a plan. `running` and `report` are the modules of its evaluation.
 
     When every run has its result already, the results are shown on any machine.
     """
     from pgo_agent.evals.runner import parallel
+    from pgo_agent.evals.runner import slurm as jobs
 
     with runner.faults():
-        if results.missing:
+        how = jobs.parameters(slurm) if slurm else {}
+        if results.missing and not slurm:  # a job's node has the GPU
             running.check(results, asked)
 
     def go(opened: Any, emit: Any) -> int:
-        if at_once > 1 and len(results.missing) > 1:
+        if slurm and results.missing:
+            code = jobs.run(at_once, how, results, opened, emit)
+        elif at_once > 1 and len(results.missing) > 1:
             code = parallel.run(at_once, results, opened, emit, json_lines)
         else:
             code = running.run(results, asked, opened, emit)

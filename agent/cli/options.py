@@ -60,4 +60,13 @@ AtOnceOption = Annotated[
         "and GPUs.",
     ),
 ]
+SlurmOption = Annotated[
+    str | None,
+    typer.Option(
+        "--slurm",
+        metavar="NAME=VALUE,...",
+        help="Make the runs by --at-once jobs of Slurm, with these options of sbatch: partition=gpu,gpus_per_node=1,"
+        "timeout_min=240. --store must lie where all nodes see it.",
+    ),
+]
 WORKSPACE = Path(".pgo-agent")
