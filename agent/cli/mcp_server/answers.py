@@ -113,7 +113,7 @@ def result(store: Store, job: str) -> Result:
     evidence = store.evidence(run.id, candidate.id)
     weights = run.baseline.weights if run.baseline else None
     measured = run.baseline is not None and run.baseline.environment is not None
-    notes = _twin(store, run, evidence), "" if measured else NO_GPU, SPILLS if _spills(candidate) else ""
+    notes = _twin(store, run, evidence), "" if measured else NO_GPU, SPILLS if built_kernels.spills(candidate) else ""
     return Result(
         job,
         "done",
@@ -212,10 +212,6 @@ def _twin(store: Store, run: Run, evidence: Mapping[str, Any]) -> str:
         return ""
     why = (twin.why or NONE).for_model(hidden(run))
     return f"of {run.id}/{twin.id}, whose code it is: {twin.verdict or 'no verdict yet'}: {why}"
-
-
-def _spills(c: Candidate) -> bool:
-    return c.built is not None and any(s["spill_store_bytes"] for s in c.built.statics.values())
 
 
 def _over(evidence: Mapping[str, Any], side: str, weights: Mapping[str, float] | None) -> Ratio | None:

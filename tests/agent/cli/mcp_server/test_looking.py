@@ -71,7 +71,7 @@ def test_a_profile_prints_what_a_launcher_says_that_finds_no_held_out_case_in_it
 
 def test_notes_of_ptxas_are_told_in_words() -> None:
     static: Any = {"name": "_f", "registers": 168, "num_warps": 8, "shared": 64, "notes": ["C7510"]}
-    said = built_kernels.said(static | {"spill_store_bytes": 660, "spill_load_bytes": 700}, "as written")
+    said = built_kernels.said(static | {"spill_store_bytes": 660, "spill_load_bytes": 700})
     assert "spills 660 B in stores and 700 B in loads" in said and "C7510 (tensor instructions are serialized)" in said
 
 
@@ -124,3 +124,9 @@ def test_what_is_marked_in_a_target_is_told_but_for_its_held_out_cases(tmp_path:
 
     said = talked(tmp_path, talk)
     assert said.startswith("to write: line 36: SMALL") and "9_991" not in said
+
+
+def test_what_configurations_have_in_common_is_told_once(heard: dict[str, Any]) -> None:
+    first, *others = heard["spills"]["kernels"]
+    assert [line.partition("]")[0] for line in others] == ["_add [BLOCK=1024 num_warps=4 num_stages=3"]
+    assert "] and" not in first
