@@ -11,6 +11,7 @@ from tests.evals.test_ablation import lines, planned
 from tests.evals.test_side_by_side import TWO
 
 
+@pytest.mark.slow
 def test_two_jobs_make_two_runs_and_the_results_are_shown_by_the_command_that_sent_them(tmp_path: Path) -> None:
     words = ("--judge", "cpu", "--at-once", "2", "--slurm", "cluster=local,timeout_min=5", "--json")
     done = pgo(*planned(tmp_path, *TWO), *words, cwd=tmp_path)
