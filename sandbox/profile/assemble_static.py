@@ -141,6 +141,7 @@ class Look:
             dots=facts["dots"],
             async_copies=facts["async_copies"],
             warp_specialized=facts["warp_specialized"],
+            requested=ttgir_cost.requested_registers(self.module),
         )
 
     def conversions(self) -> tuple[Conversion, ...]:

@@ -98,7 +98,7 @@ def _origin(bench: Workbench, traced: trace_and_compile.Traced, key: str) -> Ori
     )
 
 
-@memo.kept("pgo_agent.sandbox.profile.static.static", version=3)
+@memo.kept("pgo_agent.sandbox.profile.static.static", version=4)
 def static(bench: Workbench, subject: Subject, backend: str) -> StaticProfile | Problem:
     """Profile one kernel as a backend compiles it. Raises what the compiler's box raises."""
     side = BACKENDS[backend]

@@ -4,9 +4,9 @@ Lines are of two texts: `ttgir` is a line of the TTGIR that was compiled, `sourc
 stands in; 0 where unknown. Every figure is counted or read off; none is a time.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from pgo_agent.sandbox.json_codec import Record
+from pgo_agent.sandbox.json_codec import OPTIONAL, Record
 from pgo_agent.sandbox.profile.backend import Occupancy, Resources
 from pgo_agent.sandbox.profile.line_map import SourceLocation
 from pgo_agent.sandbox.profile.ttgir_cost import SECTOR_BYTES, WIDEST_BYTES
@@ -63,6 +63,7 @@ class Pipeline(Record):
     dots: int
     async_copies: int
     warp_specialized: bool
+    requested: tuple[int, ...] = field(default=(), metadata=OPTIONAL)  # registers of a thread that other roles ask for
 
 
 @dataclass(frozen=True)

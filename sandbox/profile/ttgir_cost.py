@@ -77,6 +77,12 @@ def accesses(module: Module) -> tuple[Memory, ...]:
     return tuple(m for op in module.walk() if (m := _memory(op, module)))
 
 
+def requested_registers(module: Module) -> tuple[int, ...]:
+    """Return the registers of a thread that the roles of specialized warps ask for, but for the default role."""
+    texts = (op.attributes.get("requestedRegisters", "") for op in module.walk() if op.name == "ttg.warp_specialize")
+    return tuple(int(n) for text in texts for n in re.findall(r"\d+", text.partition(":")[2]))
+
+
 def unproven(module: Module) -> tuple[str, ...]:
     """Return the kernel's pointers and integers of which the compiler does not know that 16 divides them."""
     head = str(module.kernel.parts[0])

@@ -119,7 +119,8 @@ def facts(of: KernelProfile, k: StaticProfile, device: str) -> Iterator[format.S
     r, o, p = k.resources, k.occupancy, k.pipeline
     peak = f"; most live {k.peak.live}, at line {k.peak.source}" if k.peak and k.peak.source else ""
     spills = f", spills {r.spill_store_bytes} B out and {r.spill_load_bytes} B in" if r.spill_store_bytes else ""
-    yield "registers", f"{r.registers} of a thread{peak}{spills}"
+    asked = f" at launch; roles of specialized warps ask for {', '.join(map(str, p.requested))}" if p.requested else ""
+    yield "registers", f"{r.registers} of a thread{asked}{peak}{spills}"
     yield "shared", f"{r.shared_bytes} B of a block of {r.warps} warps"
     limited = " and ".join(o.limiter)
     blocks = f"{o.blocks} block{'s' * (o.blocks != 1)}"

@@ -214,6 +214,7 @@ def test_every_role_of_a_specialized_kernel_has_its_loop(tmp_path: Path) -> None
     waits = [lines[loop.source[0] - 1] for loop in p.loops if loop.waits]
     assert waits and all("mbarrier.wait" in line for line in waits)
     assert (p.resources.warps, p.pipeline.warp_specialized) == (12, True)
+    assert p.pipeline.requested == (240, 24)
     (problem,) = profile_static(bench, subject.source, built.bundle, case, None, "amd").values()
     assert isinstance(problem, Problem) and "threads per warp" in problem.reason
 
