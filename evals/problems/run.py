@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from pgo_agent.agent.proposal import compiled_reference as compiled
+from pgo_agent.agent.run.record.store import Store
 from pgo_agent.evals.field.targets import last_words, run_command
 from pgo_agent.sandbox import json_codec
 from pgo_agent.sandbox.errors import UsageFault
@@ -80,8 +82,8 @@ def _row(file: Path, place: Path, options: Sequence[str]) -> ProblemRow:
 
 def _skipped(place: Path) -> str:
     """Return why PyTorch's compiler proposed nothing in the run of a folder."""
-    shown = json.loads(run_command(["show", "--json"], place).stdout or "{}")
-    return "; ".join(str(s.get("reason", "")) for s in shown.get("skipped", ()) if "compiler" in str(s.get("move", "")))
+    store = Store(place / ".pgo-agent")
+    return "; ".join(why for _, move, why in store.skipped(store.run("last").id) if move.startswith(compiled.MOVE))
 
 
 def _since(began: float) -> float:
@@ -105,7 +107,7 @@ def table(listed: Sequence[ProblemRow]) -> str:
 
 
 def _told(row: ProblemRow) -> str:
-    short = {m: m.removeprefix("PyTorch's compiler").strip(", ") or "all sizes open" for m in row.verdicts}
+    short = {m: m.removeprefix(compiled.MOVE).strip(", ") or "all sizes open" for m in row.verdicts}
     return "; ".join(f"{short[m]}: {v}" for m, v in row.verdicts.items()) or row.said
 
 

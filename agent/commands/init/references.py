@@ -83,10 +83,10 @@ def expected(
     part = program_text.cut(text, function, check.line, [value], renamed, free, turn, late=late, since=since)
     if part is None or part.draws or part.mentions(call.root):
         return None
-    lines, (end,) = [_Casts().visit(n) for n in part.body], [_Casts().visit(v) for v in part.values]
+    lines, (end,) = [Casts().visit(n) for n in part.body], [Casts().visit(v) for v in part.values]
     module = part.module
     if any(mark in module for mark in (*(f".{n}()" for n in _CASTS), ".to(")):
-        module = ast.unparse(ast.fix_missing_locations(_Casts().visit(parsing.module(module)))) + "\n"
+        module = ast.unparse(ast.fix_missing_locations(Casts().visit(parsing.module(module)))) + "\n"
     body = tuple(ast.unparse(n) for n in lines)
     result = ast.unparse(end)
     if other.dtype != outputs[which].dtype:
@@ -200,7 +200,7 @@ def _sizes(value: object) -> Iterator[tuple[int, int]]:
     return enumerate(t.shape) if t is not None else iter(())
 
 
-class _Casts(ast.NodeTransformer):
+class Casts(ast.NodeTransformer):
     """Casts to a shorter float, which would cut off what the exact reference computes in float64."""
 
     def visit_Call(self, node: ast.Call) -> ast.expr:

@@ -1,24 +1,41 @@
 """`pgo-agent init PROBLEM`: writes a target for a problem that somebody else wrote, and prints what came of it.
 
-It tells problems from files with kernels by what they define. The problem itself is never changed, and runs in the box.
+It tells problems from files with kernels by what they define. The problem itself is never changed, and what it holds
+runs in the box alone.
 """
 
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
-from pgo_agent.agent.commands.init import command
-from pgo_agent.agent.commands.problems import kernelbench, written
-from pgo_agent.agent.run.settings import RunSettings
-from pgo_agent.sandbox import target
+from pgo_agent.agent.commands.init import command, program
+from pgo_agent.agent.commands.problems import definition, definition_target, kernelbench, written
+from pgo_agent.agent.run.settings import DEFAULT_DEVICE, RunSettings
+from pgo_agent.sandbox import devices, target
+from pgo_agent.sandbox.build.trace_and_compile import trace
+from pgo_agent.sandbox.bundle.store import ContentStore
+from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.isolation import box
+
+COUNTED = """
+for case in (*CASES.values(), *SMALL.values(), *HELD_OUT.values()):
+    flops(case)
+"""
 
 
 def recognised(file: str) -> bool:
     """Whether a file holds a problem. A file that is not there, or is no text, is left to who reads it next."""
     path = Path(file)
-    return path.suffix == ".py" and path.is_file() and kernelbench.recognised(target.text(path), str(path))
+    if not path.is_file():
+        return False
+    if path.suffix == ".json":
+        return definition.recognised(target.text(path))
+    return path.suffix == ".py" and kernelbench.recognised(target.text(path), str(path))
 
 
-def write(file: str, to: Path | None, force: bool, settings: RunSettings) -> Path:
+def write(
+    file: str, workloads: Path | None, solution: Path | None, to: Path | None, force: bool, settings: RunSettings
+) -> Path:
     """Write the target of a problem, and print what it is; return its path.
 
     Raises UsageFault for a problem that does not run, and for an output that exists.
@@ -26,27 +43,78 @@ def write(file: str, to: Path | None, force: bool, settings: RunSettings) -> Pat
     path = Path(file)
     to = to or Path(f"{path.stem}_target.py")
     command.refuse(to, path, force)
-    problem = kernelbench.read(target.text(path))
-    looked = written.look(box.choose(settings.sandbox, settings.python), problem)
-    text = written.text(problem, looked, path.name)
-    target.parse(text, str(to))
-    command.save(text, to)
-    _print(to, [f"{n} = {v}" for n, v in problem.sizes.items()], looked.weights, list(written.notes(problem, looked)))
+    if path.suffix == ".json":
+        lines = _definition(path, workloads, solution, to, settings)
+    elif workloads or solution:
+        raise UsageFault("--workloads and --solution belong to a definition of flashinfer-bench", "name its JSON file")
+    else:
+        lines = _model(path, to, settings)
+    _print(to, lines)
     return to
 
 
-def _print(to: Path, sizes: list[str], weights: tuple[str, ...], notes: list[str]) -> None:
+def _model(path: Path, to: Path, settings: RunSettings) -> list[str]:
+    problem = kernelbench.read(target.text(path))
+    looked = written.look(box.choose(settings.sandbox, settings.python), problem)
+    _save(written.text(problem, looked, path.name), to)
+    sizes = ", ".join(f"{n} = {v}" for n, v in problem.sizes.items())
+    return [
+        "a problem of KernelBench's form: the kernel as shipped is PyTorch's own",
+        f"sizes    {sizes or 'none that may change'}",
+        f"weights  {', '.join(looked.weights) or 'none'}",
+        *(f"note: {note}" for note in written.notes(problem, looked)),
+    ]
+
+
+def _definition(
+    path: Path, workloads: Path | None, solution: Path | None, to: Path, settings: RunSettings
+) -> list[str]:
+    of = definition.definition(path)
+    listed = definition.workloads(workloads, of) if workloads else []
+    solved = definition.solution(solution, of) if solution else None
+    _save(definition_target.text(of, listed, solved, path), to)
+    inside, device = box.choose(settings.sandbox, settings.python), devices.find(settings.device or DEFAULT_DEVICE)
+    to_write, _ = command.marks(to)
+    if not to_write and (why := program.error_of(inside, device.key, COUNTED, to)):
+        _save(definition_target.text(of, listed, solved, path, " ".join(why.split())[:60]), to)
+    if not (to_write or solved) and (asks := _unheld(inside, device, to)):
+        to.unlink()
+        raise UsageFault(
+            f"no plan can hold the reference of {of.name} as a kernel: {asks}", "give a --solution in Triton"
+        )
+    by = f"of the solution {solved.name}" if solved else "PyTorch's own: the reference"
+    return [
+        f"a definition of flashinfer-bench: the kernel as shipped is {by}",
+        f"axes     {', '.join(n if v is None else f'{n} = {v}' for n, v in of.axes.items())}",
+        f"cases    {f'{len(listed)} workloads' if listed else 'guessed, for no --workloads are given'}",
+    ]
+
+
+def _unheld(inside: box.Box, device: devices.Device, to: Path) -> str:
+    """Return why the launcher of a target cannot be recorded as a plan; empty where it can."""
+    subject = target.read(to)
+    with tempfile.TemporaryDirectory(prefix="pgo-init-") as folder:
+        found = trace(inside, ContentStore(Path(folder)), subject, device, subject.source, {"SMALL": None}, 1)
+    if "error" in found:
+        return str(found["error"]["message"])
+    entries = found["traced"].get("SMALL", {}).values()
+    return next((str(e[0]["error"]["message"]) for e in entries if e and "error" in e[0]), "")
+
+
+def _save(text: str, to: Path) -> None:
+    target.parse(text, str(to))
+    command.save(text, to)
+
+
+def _print(to: Path, lines: Sequence[str]) -> None:
     from pgo_agent.agent.views import summary
 
     out = summary.output()
-    _, guessed = command.marks(to)
-    lines = [
-        "a problem of KernelBench's form: the kernel as shipped is PyTorch's own",
-        f"sizes    {', '.join(sizes) or 'none that may change'}",
-        f"weights  {', '.join(weights) or 'none'}",
-        *(f"note: {note}" for note in notes),
-        f"{to} is written: nothing is left to write, {len(guessed)} guessed lines to look at",
+    to_write, guessed = command.marks(to)
+    ends = [
+        f"{to} is written: {len(to_write) or 'nothing'} left to write, {len(guessed)} guessed lines to look at",
+        *(f"  {line}" for line in to_write),
         f"then: pgo-agent init --check {to}",
     ]
-    for line in lines:
+    for line in (*lines, *ends):
         out.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -27,8 +27,8 @@ def ladders(sizes: Mapping[str, int], of_model: Collection[str]) -> dict[str, La
     return {
         EVEN_CASE: _ladder(sizes, even, ()),
         RAGGED_CASE: _ladder(sizes, ragged, MULTIPLES),
-        ROWS_CASE: _ladder(sizes, ragged, MULTIPLES, of_model),
-        LAST_CASE: _ladder(sizes, ragged, MULTIPLES),
+        ROWS_CASE: _ladder(sizes, RAGGED_OF_MANY, MULTIPLES, of_model),
+        LAST_CASE: _ladder(sizes, RAGGED_OF_MANY, MULTIPLES),
         HIDDEN_CASE: _ladder(sizes, hidden, MULTIPLES[2:]),
     }
 

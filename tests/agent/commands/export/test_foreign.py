@@ -8,6 +8,7 @@ import pytest
 from pgo_agent.agent.commands.export import command
 
 from tests.agent.commands.export.exported import RUN, add_run, apart
+from tests.agent.commands.problems.test_definition import RMS, SOLUTION, workload
 
 pytestmark = pytest.mark.slow
 ADDS = """
@@ -61,3 +62,16 @@ assert TritonBuilder().can_build(solution) and solution.definition == definition
 kernel = TritonBuilder().build(definition, solution)
 """
     assert apart(program + ADDS, tmp_path) == "True"
+
+
+def test_flashinfer_bench_reads_what_our_tests_call_its_forms(tmp_path: Path) -> None:
+    needs("flashinfer_bench")
+    (tmp_path / "all.json").write_text(json.dumps([RMS, workload(16), SOLUTION]))
+    program = """
+import json
+from flashinfer_bench.data import Definition, Solution, Trace
+
+definition, workload, solution = json.load(open("all.json"))
+print(Definition(**definition).name, Trace(**workload).is_workload_trace(), Solution(**solution).definition)
+"""
+    assert apart(program, tmp_path) == "rmsnorm_h64 True rmsnorm_h64"
