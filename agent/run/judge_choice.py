@@ -92,12 +92,13 @@ def _cluster(asked: RunSettings) -> tuple[Judge, Device]:
     from pgo_agent.sandbox.judge.cluster.cluster_pool import ClusterPool
     from pgo_agent.sandbox.judge.cluster.ray_cluster import Cluster
 
-    if asked.gpus is not None:
-        raise UsageFault("--gpus names GPUs of this machine", "start the cluster with those that may be used")
+    if asked.gpus is not None and not (asked.gpus.isdigit() and int(asked.gpus)):
+        raise UsageFault("--gpus is a number of GPUs where a cluster has them", "give it as --gpus 4, or leave it out")
     if asked.memcheck:
         raise UsageFault("--memcheck runs on the GPU's own machine alone", "leave it out, or check there")
+    most = int(asked.gpus) if asked.gpus else None
     model = devices.find(asked.device).name if asked.device is not None else ""
-    pool = ClusterPool(Cluster(asked.judge.removeprefix(RAY)), NO_TARGET, model)
+    pool = ClusterPool(Cluster(asked.judge.removeprefix(RAY)), NO_TARGET, model, most=most)
     return pool, _in_the_table(pool.model)
 
 

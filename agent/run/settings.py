@@ -105,7 +105,7 @@ class RunSettings:
     gpus: Annotated[
         str | None,
         Option(
-            "GPUs of this machine, by index or UUID, as nvidia-smi lists them.",
+            "GPUs of this machine, by index or UUID, as nvidia-smi lists them; of a Ray cluster: how many.",
             EVERYWHERE | {Command.RESUME, Command.DISPATCH},
             metavar="0,1",
             unset="all visible",

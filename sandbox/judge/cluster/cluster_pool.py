@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.errors import EnvironmentFault
 from pgo_agent.sandbox.judge.cluster.gpu_host import GpuHost
-from pgo_agent.sandbox.judge.cluster.ray_cluster import Cluster, Node
+from pgo_agent.sandbox.judge.cluster.ray_cluster import ANY, Cluster, Node
 from pgo_agent.sandbox.judge.cluster.remote_gpu import Files, Lost, RemoteGpu
 from pgo_agent.sandbox.judge.gpus import Gpu
 from pgo_agent.sandbox.judge.pool import GpuPool
@@ -32,14 +32,22 @@ def plain(_node: Node, _number: int) -> Sequence[object]:
 
 
 class ClusterPool(GpuPool):
-    """A Judge on a cluster. `model`: of the GPUs to take; empty: that of the first one that answers."""
+    """A Judge on a cluster. `model`: of the GPUs to take; empty: that of the first one that answers. `most`: of them;
+    None: all."""
 
     here: ClassVar[bool] = False
 
-    def __init__(self, cluster: Cluster, target: Target, model: str = "", arguments: Arguments = plain) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        target: Target,
+        model: str = "",
+        arguments: Arguments = plain,
+        most: int | None = None,
+    ) -> None:
         """Raises EnvironmentFault where no GPU answers."""
         super().__init__([])
-        self.cluster, self.subject, self.model, self._arguments = cluster, target, model, arguments
+        self.cluster, self.subject, self.model, self.most, self._arguments = cluster, target, model, most, arguments
         self._starting: dict[Any, tuple[str, Any]] = {}  # what an actor says of itself, once -> its name, its handle
         self._asked: dict[str, int] = {}  # node -> actors that were started there
         self._files: Files | None = None
@@ -82,19 +90,24 @@ class ClusterPool(GpuPool):
 
     def _look(self, seconds: float) -> None:
         """Start actors for GPUs that have none, and take in those that answer; wait `seconds` at most for the first."""
-        nodes = self.cluster.nodes()
-        for node in nodes:
-            for number in range(self._asked.get(node.id, 0), node.gpus):
-                name = f"pgo-agent judge: GPU {number} of {node.host} ({id(self):x}.{len(self._asked)}.{number})"
-                handle = self.cluster.actor(GpuHost, node, name, self._arguments(node, number))
-                self._starting[handle.about.remote()] = name, handle
-            self._asked[node.id] = max(node.gpus, self._asked.get(node.id, 0))
+        for node, number in self._wanted(self.cluster.nodes()):
+            name = f"pgo-agent judge: GPU {number} of {node.host} ({id(self):x}.{sum(self._asked.values())})"
+            handle = self.cluster.actor(GpuHost, node, name, self._arguments(node, number))
+            self._starting[handle.about.remote()] = name, handle
+            self._asked[node.id] = number + 1
         deadline = time.monotonic() + seconds
         while True:
             for ref in self.cluster.answered(list(self._starting), 0.2):
                 self._join(ref, *self._starting.pop(ref))
             if self._left or not self._starting or time.monotonic() >= deadline:
                 return
+
+    def _wanted(self, nodes: Sequence[Node]) -> list[tuple[Node, int]]:
+        """Return the GPUs to start actors for: all that have none, or as many as may be taken, wherever one is free."""
+        if self.most is None:
+            return [(n, i) for n in nodes for i in range(self._asked.get(n.id, 0), n.gpus)]
+        free, asked = self.most - len(self._left) - len(self._starting), self._asked.get(ANY.id, 0)
+        return [(ANY, asked + i) for i in range(max(0, free) if nodes else 0)]
 
     def _join(self, ref: Any, name: str, handle: Any) -> None:
         try:

@@ -27,6 +27,9 @@ class Node:
     gpus: int
 
 
+ANY = Node("", "any host", 0)
+
+
 class Cluster:
     """A connection, for as long as a run goes on."""
 
@@ -52,10 +55,10 @@ class Cluster:
         ]
 
     def actor(self, kind: type, node: Node, name: str, arguments: Sequence[object]) -> Any:
-        """Start an actor with a GPU of a host, and do not wait for it."""
+        """Start an actor with a GPU of a host, or of ANY that has a free one, and do not wait for it."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        there = NodeAffinitySchedulingStrategy(node.id, soft=False)
+        there = "DEFAULT" if node is ANY else NodeAffinitySchedulingStrategy(node.id, soft=False)
         remote: Any = self._ray.remote(kind).options(
             num_gpus=1, num_cpus=0, max_concurrency=4, max_restarts=0, name=name, scheduling_strategy=there
         )

@@ -1,5 +1,6 @@
 """A judge on a Ray cluster of several hosts, each a real process of Ray's on this machine; its GPUs are made up."""
 
+import itertools
 import os
 import threading
 import time
@@ -32,15 +33,17 @@ class Hosts:
         self.machine.control(seconds=0.2)
         self.machine.judges()  # writes the interpreter that stands for theirs
         self.started = Started(initialize_head=True, head_node_args={"num_cpus": 1, "num_gpus": 0})
+        self.count = itertools.count()
         self.events: list[dict[str, Any]] = []
 
-    def pool(self) -> ClusterPool:
-        made = ClusterPool(Cluster(self.started.address), ADD, arguments=self._arguments)
+    def pool(self, most: int | None = None) -> ClusterPool:
+        made = ClusterPool(Cluster(self.started.address), ADD, arguments=self._arguments, most=most)
         made.begin(lambda kind, **fields: self.events.append({"type": kind, **fields}), lambda *_: None, ())
         return made
 
     def _arguments(self, node: Node, number: int) -> tuple[str, Gpu]:
-        return str(self.machine.folder / "python"), Gpu(f"GPU-{node.id}-{number}", str(number), "made up")
+        of = node.id or f"any-{next(self.count)}"
+        return str(self.machine.folder / "python"), Gpu(f"GPU-{of}-{number}", str(number), "made up")
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +105,17 @@ def test_hosts_may_join_and_go_while_work_goes_on(hosts: Hosts) -> None:
         pool.close()
     pids = {a["process"] for a in hosts.machine.asked()}
     assert within(20, lambda: not any(Path(f"/proc/{p}").exists() for p in pids)), "a judge process is left"
+
+
+@pytest.mark.slow
+def test_runs_that_take_one_gpu_each_share_a_cluster(hosts: Hosts) -> None:
+    node = hosts.started.add_node(num_cpus=1, num_gpus=2)
+    pools = [hosts.pool(1) for _ in range(2)]
+    assert [len(p.all) for p in pools] == [1, 1]
+    assert {uuid(p) for p in pools} == {p.all[0].gpu for p in pools} and pools[0].all[0].gpu != pools[1].all[0].gpu
+    for pool in pools:
+        pool.close()
+    hosts.started.remove_node(node)
 
 
 @pytest.mark.parametrize(
