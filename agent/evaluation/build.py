@@ -4,7 +4,7 @@ Held-out cases are most of a build, and most candidates are slower or wrong at t
 whole at once, and so is TTGIR, but in two boxes: whoever wrote its launcher hears why the public cases failed.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from pgo_agent.agent import moves
@@ -14,6 +14,8 @@ from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record.candidate import Candidate
 from pgo_agent.sandbox.build.result import Built, joined
 from pgo_agent.sandbox.gate.coverage import HELD_OUT
+from pgo_agent.sandbox.gate.evidence import Evidence
+from pgo_agent.sandbox.gate.reason import of_case
 from pgo_agent.sandbox.gate.verdict import Judgement
 
 _GIVEN = (provenance.GIVEN, steering.AUTHOR)  # proposers: a person's file brings its whole list of configurations
@@ -48,7 +50,15 @@ def again(ctx: Context, candidate: Candidate) -> None:
 def _whole(ctx: Context, candidate: Candidate, built: Built) -> Built:
     more = _build(ctx, candidate, ["HELD_OUT"], ctx.builder.cores, built.replaced.get("key", ""))
     more = replace(more, failures=tuple(replace(f, case=f.case or HELD_OUT) for f in more.failures))
-    return _examined(ctx, joined(ctx.store.contents, built, more), True)
+    whole = _examined(ctx, joined(ctx.store.contents, built, more), True)
+    return replace(whole, stages=tuple(_told(s, built.stages) for s in whole.stages))
+
+
+def _told(found: Evidence, public: Sequence[Evidence]) -> Evidence:
+    """Say of what the public cases did not show that it is of a held-out one: its words, such as the name of a kernel,
+    may be chosen by a launcher that met it."""
+    known = found.verdict is None or any((s.stage, s.why) == (found.stage, found.why) for s in public)
+    return found if known else replace(found, why=of_case(HELD_OUT, ": ") + found.why)
 
 
 def _examined(ctx: Context, built: Built, whole: bool) -> Built:

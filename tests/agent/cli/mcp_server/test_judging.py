@@ -229,6 +229,20 @@ def test_what_an_exception_says_of_the_box_tells_no_held_out_case(url: str, when
     assert SECRET.encode().hex() not in said["reason"] and "9991" not in said["reason"], said
 
 
+def test_nor_does_a_rule_that_a_launcher_breaks_where_it_meets_one(url: str) -> None:
+    """Which rule, and in which words, would be its choice: the name of an operator, or of a kernel."""
+    spy = RIGHT.replace("4096}", "512}, num_stages=2").replace(
+        "    return z\n", "    return z.cos() if HELD_OUT else z\n"
+    )
+
+    async def talk(client: Client) -> Any:
+        (job,) = await call(client, "submit", target=TARGET, candidate=spy)
+        return await judged(client, job["job"])
+
+    said = serving.by_http(url, talk)
+    assert (said["verdict"], said["stage"], said["reason"]) == ("rejected", "screen", FAILS)
+
+
 def test_nor_does_the_launcher_of_a_ttgir_that_fails_where_it_meets_one(root: Path, url: str, tmp_path: Path) -> None:
     text = RIGHT.replace("4096}", "1024}").replace("def kernel(x, y):", "def _launched(x, y):")
     reads = READS.format(when="HELD_OUT and x.numel() != 1 << 20").replace(' + str(globals().get("HELD_OUT"))', "")
