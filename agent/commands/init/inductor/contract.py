@@ -3,15 +3,17 @@
 Relies on `sizes.py` for what a case is, and on `ranges.py` for what whole numbers may be.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from pgo_agent.agent.commands.init.inductor import ranges
 from pgo_agent.agent.commands.init.inductor.calls import Arg
+from pgo_agent.agent.commands.init.inductor.derived import Derived
 from pgo_agent.agent.commands.init.inductor.draft import Draft, named
-from pgo_agent.agent.commands.init.inductor.fragment import Node
+from pgo_agent.agent.commands.init.inductor.fragment import Layout, Node
 from pgo_agent.agent.commands.init.inductor.fx_text import VIEWS
-from pgo_agent.agent.commands.init.inductor.sizes import Sizes, contiguous, in_case, product, value
+from pgo_agent.agent.commands.init.inductor.sizes import ROWS, Sizes, contiguous, in_case, product, value
 from pgo_agent.agent.commands.init.render import GUESSED
 
 BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}  # others have 1
@@ -23,29 +25,51 @@ _REDUCING = frozenset({
 })  # fmt: skip
 
 
-def inputs(made: Draft) -> Iterator[tuple[str, str]]:
+def inputs(made: Draft, computed: Derived) -> Iterator[tuple[str, str]]:
     """Yield the arguments with the expressions that make them, marks included."""
+    read = {n for line in computed.lines for n in re.findall(r"\w+", line.partition("=")[2])}
     for name, arg in made.group.inputs.items():
         assert arg.layout is not None
-        yield named(name), _made(made, name, arg)
+        here = named(name) in read or name in computed.names
+        yield named(name), f"{named(name)}," if here else "{},{}".format(*_made(made, name, arg.layout))
     for symbol in made.symbols:
         yield symbol, f'case["{symbol}"],'
 
 
-def _made(made: Draft, name: str, arg: Arg) -> str:
-    assert arg.layout is not None
+def before(made: Draft, computed: Derived) -> list[str]:
+    """Return the statements of inputs() before the arguments: what is computed of others, and those."""
+    if not computed.names:
+        return []
+    text = "\n".join(computed.lines)
+    read = {n for line in computed.lines for n in re.findall(r"\w+", line.partition("=")[2])}
+    listed = {n: a.layout for n, a in made.group.inputs.items() if n not in computed.names and named(n) in read}
+    lines = [f'{ROWS} = case["{ROWS}"]'] if re.search(rf"\b{ROWS}\b", text) else []
+    for name, layout in {**listed, **(computed.leaves or {})}.items():
+        if layout is not None:
+            expression, mark = _made(made, name, layout)
+            lines.append(f"{named(name)} = {expression}{mark}")
+    return [*lines, *computed.lines]
+
+
+def _made(made: Draft, name: str, layout: Layout) -> tuple[str, str]:
+    """Return what makes a tensor, and a mark where that is a guess."""
     sizes = made.sizes
-    size = _tuple(in_case(s, made.symbols) for s in sizes.size(name, arg.layout))
-    dense = contiguous(arg.layout.size, arg.layout.stride, sizes.case())
-    stride = "" if dense else ", " + _tuple(in_case(s, made.symbols) for s in arg.layout.stride)
-    dtype = f"torch.{arg.layout.dtype}"
-    if "float" in arg.layout.dtype:
-        return f"normal({size}, {dtype}{stride}),"
-    if arg.layout.dtype == "bool":
-        return f"integers(2, {size}, {dtype}{stride}),"
+    size = _tuple(in_case(s, made.symbols) for s in _leading(made, name, layout))
+    dense = contiguous(layout.size, layout.stride, sizes.case())
+    stride = "" if dense else ", " + _tuple(in_case(s, made.symbols) for s in layout.stride)
+    dtype = f"torch.{layout.dtype}"
+    if "float" in layout.dtype:
+        return f"normal({size}, {dtype}{stride})", ""
+    if layout.dtype == "bool":
+        return f"integers(2, {size}, {dtype}{stride})", ""
     below = ranges.high(made.group, name)
     mark = "" if below else f"  {GUESSED}: which are valid"
-    return f"integers({in_case(below, made.symbols) or '2'}, {size}, {dtype}{stride}),{mark}"
+    return f"integers({in_case(below, made.symbols) or '2'}, {size}, {dtype}{stride})", mark
+
+
+def _leading(made: Draft, name: str, layout: Layout) -> list[str]:
+    """Return the sizes of an input; of what inputs are computed of, as of values in between."""
+    return made.sizes.size(name, layout) if name in made.group.inputs else made.sizes.inner(layout.size)
 
 
 def _tuple(parts: Iterator[str]) -> str:

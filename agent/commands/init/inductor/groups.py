@@ -5,7 +5,7 @@ model says what a share is, so both belong into one target. Relies on `calls.py`
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from pgo_agent.agent.commands.init.inductor.calls import Arg, Followed, Launch
@@ -21,6 +21,7 @@ class Group:
     launches: tuple[Launch, ...]
     nodes: Mapping[str, Node]  # of all fragments of the module
     symbols: Mapping[str, str]  # an argument of the graph -> the size that it is
+    every: "Sequence[Group]" = field(repr=False)  # of the module, this one too
 
     @property
     def name(self) -> str:
@@ -69,9 +70,6 @@ def groups(module: Module, followed: Followed) -> list[Group]:
     listed: dict[int, list[Launch]] = {}
     for r, launch in zip(root, followed.launches, strict=True):
         listed.setdefault(r, []).append(launch)
-    return [Group(module, tuple(of), nodes, followed.symbols) for of in listed.values()]
-
-
-def of_kernel(found: Sequence[Group], name: str) -> list[Group]:
-    """Return the groups that launch a kernel of this name."""
-    return [g for g in found if name in g.names]
+    every = list[Group]()
+    every += [Group(module, tuple(of), nodes, followed.symbols, every) for of in listed.values()]
+    return every

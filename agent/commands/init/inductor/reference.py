@@ -5,13 +5,14 @@ numbered in order. Relies on `fx_text.py` for each statement.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pgo_agent.agent.commands.init.inductor.fragment import Node
 from pgo_agent.agent.commands.init.inductor.fx_text import SHAPED, NoReference, Writer
 from pgo_agent.agent.commands.init.inductor.groups import Group
 
+DEEPEST = 900  # operations from a result to what it is computed of
 _GETITEM = re.compile(r"getitem(?:_(\d+))?")
 
 
@@ -30,13 +31,34 @@ def write(group: Group, writer: Writer) -> Reference:
         raise NoReference("what it stores has no name in the model's graph: shares of a reduction that nothing adds up")
     if not any(launch.fragment.nodes for launch in group.launches):
         raise NoReference("there is no graph fragment in the comment before it")
-    places = dict(_places(group))
-    order, lines, done = list[Node](), list[str](), set(group.inputs)
+    if any(n.op.startswith("flex_attention") for launch in group.launches for n in launch.fragment.nodes.values()):
+        raise NoReference("the functions that flex attention is given for scores and mask stand in its kernel alone")
+    found = slice_(group, writer, group.outputs, set(group.inputs), dict(places(group)))
+    if found.leaves:
+        raise NoReference(f"its graph fragment does not say what {found.leaves[0]} is")
+    return Reference(found.lines, found.nodes, tuple(group.outputs))
+
+
+@dataclass(frozen=True)
+class Slice:
+    """The statements that make values."""
+
+    lines: tuple[str, ...]
+    nodes: tuple[Node, ...]  # in order
+    leaves: tuple[str, ...]  # what they read and no fragment makes
+
+
+def slice_(
+    group: Group, writer: Writer, wanted: Iterable[str], given: Collection[str], several: Mapping[str, tuple[str, int]]
+) -> Slice:
+    """Return what makes these values of others that are given. `several`: results of operations that have more than
+    one. Raises NoReference for an operation that has no statement."""
+    order, lines, leaves, done = list[Node](), list[str](), list[str](), {*given, *group.symbols}
 
     def need(name: str, depth: int = 0) -> None:
-        if name in done or name in group.symbols:
+        if name in done:
             return
-        if depth > 900:
+        if depth > DEEPEST:
             raise NoReference("its graph fragment is too deep")
         done.add(name)
         if name in group.nodes:
@@ -45,16 +67,16 @@ def write(group: Group, writer: Writer) -> Reference:
                 need(other, depth + 1)
             order.append(node)
             lines.append(writer.statement(node))
-        elif name in places:
-            of, i = places[name]
+        elif name in several:
+            of, i = several[name]
             need(of, depth + 1)
             lines.append(f"{writer.names(name)} = {writer.names(of)}[{i}]")
         else:
-            raise NoReference(f"its graph fragment does not say what {name} is")
+            leaves.append(name)
 
-    for name in group.outputs:
+    for name in wanted:
         need(name)
-    return Reference(tuple(lines), tuple(order), tuple(group.outputs))
+    return Slice(tuple(lines), tuple(order), tuple(leaves))
 
 
 def _read(node: Node) -> list[str]:
@@ -64,7 +86,7 @@ def _read(node: Node) -> list[str]:
     return node.reads
 
 
-def _places(group: Group) -> Iterator[tuple[str, tuple[str, int]]]:
+def places(group: Group) -> Iterator[tuple[str, tuple[str, int]]]:
     """Yield the names of results of operations that have several, with the operation and the number among them."""
     fragments = [launch.fragment for launch in group.launches]
     several = dict.fromkeys(n.name for f in fragments for n in f.nodes.values() if n.results > 1)

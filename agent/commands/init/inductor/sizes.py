@@ -16,6 +16,7 @@ from pgo_agent.agent.commands.init.inductor.rows import Rows
 ROWS = "rows"
 SMALL_ELEMENTS = 1 << 14  # of the largest tensor of a small case, about
 MOST_ELEMENTS = 1 << 18  # of the largest tensor of a second small case
+LARGER = 8  # times: blocks of candidates, at most
 USUAL_BLOCK = 1024  # elements of a block along the axis of the rows
 SYMBOL = re.compile(r"\b[su]\d+\b")
 
@@ -97,11 +98,13 @@ class Sizes:
         return {s: n - n // 4 - 3 if n > 16 else n for s, n in seen.items()}
 
     def _step(self) -> int:
-        """Return what rows must be divided by, where a kernel has no mask for less."""
+        """Return what rows must be divided by, where a kernel has no mask for less: also by the larger blocks that a
+        candidate may have, as far as they divide the call's own sizes."""
         assert self.rows is not None
         steps = [1]
         for launch, turned in zip(self.group.launches, self.rows.launches, strict=True):
-            block = self.blocks.get(launch.kernel.name, USUAL_BLOCK) if turned.whole else 1
+            block = self.blocks.get(launch.kernel.name, USUAL_BLOCK) * (LARGER if turned.prefix else 1)
+            block = math.gcd(block, turned.numel) if turned.whole else 1
             steps.append(block // math.gcd(block, turned.numel // self.rows.count))
         return math.lcm(*steps)
 

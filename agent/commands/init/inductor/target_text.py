@@ -4,12 +4,12 @@ Relies on Jinja2 for `inductor.py.j2`.
 """
 
 import ast
-from collections.abc import Sequence
+import re
 from dataclasses import dataclass
 from importlib import resources
 
 from pgo_agent.agent.commands.init import references, render
-from pgo_agent.agent.commands.init.inductor import contract, draft, rows
+from pgo_agent.agent.commands.init.inductor import contract, derived, draft, rows
 from pgo_agent.agent.commands.init.inductor.draft import Draft
 from pgo_agent.agent.commands.init.inductor.fx_text import SOFTMAX
 from pgo_agent.agent.commands.init.inductor.kernels import Plain
@@ -57,8 +57,9 @@ def _values(source: Source) -> dict[str, object]:
     made, names = source.drafts[0], source.drafts[0].group.names
     part = _part(source)
     used = {n.id for n in ast.walk(parsing.module(part)) if isinstance(n, ast.Name)} | {"torch"}
-    inputs, body = list(contract.inputs(made)), draft.launcher(made, dict(enumerate(source.plain.statements)))
-    reference, module = _reference(made)
+    computed = derived.derived(made.group, draft.writer(made.sizes))
+    inputs, before = list(contract.inputs(made, computed)), contract.before(made, computed)
+    reference = _reference(made)
     public, weights = contract.cases(source.drafts)
     fixed = not made.sizes.case()
     return {
@@ -68,12 +69,13 @@ def _values(source: Source) -> dict[str, object]:
         "imports": [line for n, line in IMPORTS.items() if n in used],
         "part": part.strip("\n"),
         "arguments": made.arguments,
-        "body": body,
+        "body": draft.launcher(made, dict(enumerate(source.plain.statements))),
         "reference": reference,
-        "reference_module": module,
+        "reference_module": _helpers("\n".join([*reference, *before])),
         "inputs": inputs,
-        "normal": any("normal(" in text for _, text in inputs),
-        "integers": any("integers(" in text for _, text in inputs),
+        "before": before,
+        "normal": any("normal(" in text for text in (*before, *(t for _, t in inputs))),
+        "integers": any("integers(" in text for text in (*before, *(t for _, t in inputs))),
         "cases": {n: contract.literal(c) for n, c in public.items()},
         "small": {n: contract.literal(c) for n, c in made.sizes.small().items()},
         "held_out": contract.literal(made.sizes.held_out()),
@@ -101,19 +103,19 @@ def _part(source: Source) -> str:
     return "\n".join(marks) + "\n\n" * bool(marks) + "\n\n\n".join(texts.values())
 
 
-def _reference(made: Draft) -> tuple[Sequence[str], str]:
-    """Return the lines of reference(), and what it needs beside it."""
+def _reference(made: Draft) -> list[str]:
+    """Return the lines of reference()."""
     if made.found is None:
         atens = ", ".join(made.group.atens) or "the result"
-        return [f'raise NotImplementedError("{atens}, in plain PyTorch")  {render.TO_WRITE}: {made.missing}'], ""
+        return [f'raise NotImplementedError("{atens}, in plain PyTorch")  {render.TO_WRITE}: {made.missing}']
     lines = list(made.found.lines)
-    if where := made.sizes.where():
+    if (where := made.sizes.where()) and re.search(r"\brows\b", "\n".join(lines)):
         head = where.partition(".")[0]
-        if any("rows" in line for line in lines):
-            lines.insert(0, f"rows = {where.replace(head, draft.named(head), 1)}")
-    text = "\n".join(lines)
-    module = (
-        [references.CAST] * ("cast(" in text) + [KIND] * ("kind(" in text) + [SOFTMAX] * ("_softmax_online(" in text)
-    )
-    results = ", ".join(draft.named(n) for n in made.found.results)
-    return [*lines, f"return {results}"], "\n\n\n".join(m.strip("\n") for m in module)
+        lines.insert(0, f"rows = {where.replace(head, draft.named(head), 1)}")
+    return [*lines, f"return {', '.join(draft.named(n) for n in made.found.results)}"]
+
+
+def _helpers(text: str) -> str:
+    """Return the functions that statements of a reference call."""
+    called = {"cast(": references.CAST, "kind(": KIND, "_softmax_online(": SOFTMAX}
+    return "\n\n\n".join(module.strip("\n") for name, module in called.items() if name in text)

@@ -155,17 +155,24 @@ def test_both_kernels_of_a_loss_are_written_and_their_references_together_are_th
     score, loss = sorted(tmp_path.glob("*_target.py"), key=lambda p: SCORE not in p.name)
     assert "50% of the bytes" in done.out and "aten.nll_loss_forward" in done.out
     x, labels = torch.randn(256, 512, dtype=torch.float64), torch.randint(0, 512, (256,))
-    largest, total = reference(score)(x)
-    given = reference(loss)(labels, x, largest, total)
+    largest, total = contract(score, "reference")(x)
+    given = contract(loss, "reference")(labels, x, largest, total)
     torch.testing.assert_close(given, torch.nn.functional.cross_entropy(x, labels))
 
 
-def reference(path: Path) -> types.FunctionType:
-    """reference() of a target, without what launches: this process has no GPU."""
+def test_what_an_earlier_kernel_makes_is_computed_so_that_a_result_is_a_number(tmp_path: Path) -> None:
+    name = "triton_per_fused__log_softmax__to_copy_nll_loss_forward_1"
+    assert pgo("init", "--inductor", CODE / "loss.txt", "--kernel", name, "-o", "t.py", cwd=tmp_path).code == 0
+    given = contract(tmp_path / "t.py", "inputs")({}, torch.Generator())
+    assert contract(tmp_path / "t.py", "reference")(**given).isfinite()
+
+
+def contract(path: Path, name: str) -> types.FunctionType:
+    """A function of a target's contract, without what launches: this process has no GPU."""
     text = path.read_text()
     space: dict[str, object] = {}
-    exec("import torch\n" + text[text.index("# -----") : text.index("def inputs(")], space)
-    found = space["reference"]
+    exec("import torch\n" + text[text.index("# -----") :], space)
+    found = space[name]
     assert isinstance(found, types.FunctionType)
     return found
 
