@@ -33,6 +33,7 @@ from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.isolation.box import Box
+from pgo_agent.sandbox.judge.cluster.cluster_box import ClusterBox
 from pgo_agent.sandbox.judge.cluster.cluster_pool import ClusterPool
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 from pgo_agent.sandbox.judge.interface import Judge
@@ -161,7 +162,7 @@ def _go(
 ) -> Exit:
     """Run the loop to its end, or as far as it gets."""
     triton_version(run.settings.python)  # fails early when the interpreter lacks it
-    chosen = box.choose(run.settings.sandbox, run.settings.python)
+    chosen = _box(run.settings, judge)
     if OPTIMIZER in models or run.facts.given or run.facts.open_to:
         chosen.admit(untrusted=True)
     ctx = _context(run, subject, device, judge, models, store, emit, chosen)
@@ -187,12 +188,19 @@ def _context(
 ) -> Context:
     if judge is not None:
         judge.target = subject
-    builder = Builder(subject, device, chosen, store.contents, len(os.sched_getaffinity(0)))
+    cores = max(len(os.sched_getaffinity(0)), judge.cluster.cpus if isinstance(judge, ClusterPool) else 0)
+    builder = Builder(subject, device, chosen, store.contents, cores)
     cpu = GpuJudge(subject, run.settings.python, None, run.settings.sandbox, device.key)
     others = {role: model for role, model in models.items() if role != OPTIMIZER}
     ctx = Context(store, run, subject, device, builder, judge, models.get(OPTIMIZER), cpu, emit, others)
     interpreter.attach(ctx)
     return ctx
+
+
+def _box(settings: RunSettings, judge: Judge | None) -> Box:
+    """Return the box: of this machine, or of the hosts of the cluster that judges."""
+    chosen = box.choose(settings.sandbox, settings.python)
+    return ClusterBox(chosen.kind, chosen.python) if isinstance(judge, ClusterPool) else chosen
 
 
 def _announce(ctx: Context, chosen: Box) -> None:

@@ -54,6 +54,11 @@ class Cluster:
             if n["Resources"].get("GPU", 0) >= 1
         ]
 
+    @property
+    def cpus(self) -> int:
+        """CPU cores of all hosts that are there now."""
+        return int(self._ray.cluster_resources().get("CPU", 0))
+
     def actor(self, kind: type, node: Node, name: str, arguments: Sequence[object]) -> Any:
         """Start an actor with a GPU of a host, or of ANY that has a free one, and do not wait for it."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
