@@ -197,12 +197,16 @@ class RemoteGpu:
         return _object(said["answer"])
 
     def _call(self, method: str, *args: Any, seconds: float | None = SECONDS) -> Any:
-        """Call the actor. Raises Lost where it is gone, or answers nothing for `seconds`."""
+        """Call the actor. Raises Lost where it is gone, or answers nothing for `seconds`, and EnvironmentFault for what
+        it fails at."""
         import ray
 
         try:
             return ray.get(getattr(self.actor, method).remote(*args), timeout=seconds)
-        except (ray.exceptions.RayActorError, ray.exceptions.GetTimeoutError, ray.exceptions.ObjectLostError) as e:
+        except ray.exceptions.RayTaskError as e:
+            said = " ".join(str(e.cause).split())[-300:]
+            raise EnvironmentFault(f"{self.host} failed: {said}", "`pgo-agent resume` asks again") from None
+        except (ray.exceptions.RayError, ConnectionError) as e:
             why = "it does not answer" if isinstance(e, ray.exceptions.GetTimeoutError) else "its actor ended"
             raise Lost(f"the GPU {self.lock.gpu.index} of {self.host} is gone: {why}", "see `ray status`") from None
 
