@@ -57,7 +57,11 @@ def _whole(ctx: Context, candidate: Candidate, built: Built) -> Built:
 def _told(found: Evidence, public: Sequence[Evidence]) -> Evidence:
     """Say of what the public cases did not show that it is of a held-out one: its words, such as the name of a kernel,
     may be chosen by a launcher that met it."""
-    known = found.verdict is None or any((s.stage, s.why) == (found.stage, found.why) for s in public)
+    known = (
+        found.verdict is None
+        or found.why.is_held_out
+        or any((s.stage, s.why) == (found.stage, found.why) for s in public)
+    )
     return found if known else replace(found, why=of_case(HELD_OUT, ": ") + found.why)
 
 

@@ -3,8 +3,8 @@
 This process is trusted: it makes the secret inputs and compares the outputs. It finds a candidate `checked` (right on
 these cases, as far as the interpreter models the hardware) or `wrong`. It measures no time.
 
-Small held-out cases are tried too. The request names the kernels that must run, `outcome.py` gives the verdict, and
-`sandbox/interpreter/schedule.py` chooses configurations.
+Small held-out cases are tried too, those of foreign code apart (`trials_apart.py`). The request names the kernels that
+must run, `outcome.py` gives the verdict, and `sandbox/interpreter/schedule.py` chooses configurations.
 
 Cases are repeated with stress inputs. A stress input counts for a case if the target's own kernel passes it with a
 margin; this is tested once per process (`stress_trials.py`), and evidence lists what was dropped. Every tensor lies
@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import cast
@@ -34,21 +35,19 @@ from pgo_agent.sandbox.interpreter import tensors
 from pgo_agent.sandbox.interpreter.floats import INTERPRETED
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.judge import questions
+from pgo_agent.sandbox.judge.interpreted import trials_apart
 from pgo_agent.sandbox.judge.interpreted.cases import Trial, contract_on_cpu, floats, large, params
 from pgo_agent.sandbox.judge.interpreted.outcome import Covered, Results, verdict
 from pgo_agent.sandbox.judge.interpreted.progress import watched
 from pgo_agent.sandbox.judge.interpreted.result_comparison import CPU, ResultComparison
 from pgo_agent.sandbox.judge.interpreted.stress_trials import Pair, StressTrials
 from pgo_agent.sandbox.judge.machine import Environment
-from pgo_agent.sandbox.judge.questions import CHECK_SECONDS, Check
+from pgo_agent.sandbox.judge.questions import Check
 from pgo_agent.sandbox.judge.results import numerics
 from pgo_agent.sandbox.judge.results.checks import Announce
 from pgo_agent.sandbox.judge.results.stress_inputs import StressInput
 
 CONFIGS = 3  # of each small case at least (one with stress inputs); then others while time is left
-OWN_SECONDS = (
-    60.0  # of CHECK_SECONDS, after which no optional run begins: held-out cases, the own kernel's stress inputs
-)
 
 
 class CpuWorker:
@@ -117,10 +116,11 @@ class CpuWorker:
         began = time.monotonic()
         covered = Covered(len(module.SMALL), len(module.HELD_OUT), asked.kernels, sizes=_sizes(module))
         trials = self._trials(module, is_target, covered)
-        judged = self._attempts(module, asked, trials, covered) if trials else verdict(covered, {"numerics": []})
+        attempt = partial(self._attempts, module)
+        judged = trials_apart.judged(attempt, asked, trials, covered) if trials else verdict(covered, {"numerics": []})
         if is_target:
             taken = time.monotonic() - began
-            if judged.verdict == Verdict.CHECKED and taken < _begin_by(asked):
+            if judged.verdict == Verdict.CHECKED and taken < trials_apart.begin_by(asked):
                 later = replace(asked, seconds=asked.seconds - taken)
                 judged = self._elsewhere(module, later, trials, covered, judged)
             self.own = asked.seconds, judged, covered
@@ -206,9 +206,9 @@ class CpuWorker:
             "cases": described,
             "configs": {t.label: 1 if t.stress_input or t.held_out else CONFIGS for t in trials},
             "late": [t.label for t in trials if t.held_out or (t.stress_input and is_target)],
-            "begin_by": _begin_by(asked),
+            "begin_by": trials_apart.begin_by(asked),
             "plain": [t.label for t in trials if not t.stress_input and not t.held_out],
-            "more_until": _begin_by(asked),
+            "more_until": trials_apart.begin_by(asked),
             "seed": secrets.randbits(32),
             "until": time.monotonic() + asked.seconds - max(5.0, asked.seconds / 12),
             "device": self.device,
@@ -251,11 +251,6 @@ class CpuWorker:
             if hung
             else judged
         )
-
-
-def _begin_by(asked: Check) -> float:
-    """Return the seconds after which no optional run begins."""
-    return asked.seconds * OWN_SECONDS / CHECK_SECONDS
 
 
 def _sizes(module: ModuleType) -> dict[str, Mapping[str, object]]:

@@ -65,6 +65,13 @@ class Covered:
         self.ran[trial.case] = self.ran.get(trial.case, 0) + elements
         self.tried.add(str(result.get("config", "")))
 
+    def add_held_out(self, apart: "Covered") -> None:
+        """Add held-out cases that ran in a box of their own: nothing that was chosen there, such as configurations."""
+        self.ran |= {case: n for case, n in apart.ran.items() if case.startswith(HELD_OUT)}
+        self.left_out |= {case: why for case, why in apart.left_out.items() if case.startswith(HELD_OUT)}
+        self.outputs |= {i: self.outputs.get(i, 0) + n for i, n in apart.outputs.items()}
+        self.kernels |= apart.kernels
+
     def says_nothing(self, trial: Trial, result: Result, why: str) -> None:
         """Note a run that is no evidence, by its case and its configuration."""
         self.left_out.setdefault(trial.stress_input.name if trial.stress_input else trial.case, why)

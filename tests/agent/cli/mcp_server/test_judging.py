@@ -229,6 +229,42 @@ def test_what_an_exception_says_of_the_box_tells_no_held_out_case(url: str, when
     assert SECRET.encode().hex() not in said["reason"] and "9991" not in said["reason"], said
 
 
+def test_the_box_in_which_small_cases_are_interpreted_holds_no_other_case(url: str) -> None:
+    reads = """
+def kernel(x, y):
+    if x.numel() == 2048:
+        import pathlib
+        told = pathlib.Path("request.json").read_text()
+        raise ValueError(told[max(told.find("HELD_OUT"), 0) :][:200].encode().hex())
+    return _launched(x, y)
+"""
+    text = RIGHT.replace("4096}", "256}, num_stages=2").replace("def kernel(x, y):", "def _launched(x, y):")
+    spy = text.replace("def reference", f"{reads.strip()}\n\n\ndef reference")
+
+    async def talk(client: Client) -> Any:
+        (job,) = await call(client, "submit", target=TARGET, candidate=spy)
+        return await judged(client, job["job"])
+
+    said = serving.by_http(url, talk)
+    assert (said["verdict"], said["stage"]) == ("build_error", "interpreter") and b'"c'.hex() in said["reason"], said
+    assert SECRET.encode().hex() not in said["reason"] and b"9991".hex() not in said["reason"], said
+
+
+def test_a_held_out_case_that_is_interpreted_counts_and_of_a_wrong_one_no_more_is_said(root: Path, url: str) -> None:
+    text, short = (RIGHT.replace("4096}", f"{block}}}, num_stages=2") for block in (128, 64))
+    texts = text, short.replace("(x, y, z, x.numel())", "(x, y, z, x.numel() - (x.numel() == 9_991))")
+
+    async def talk(client: Client) -> list[Any]:
+        jobs = [(await call(client, "submit", target=TARGET, candidate=t))[0]["job"] for t in texts]
+        return [await judged(client, job) for job in jobs]
+
+    right, wrong = serving.by_http(url, talk)
+    assert (wrong["verdict"], wrong["reason"]) == ("wrong", FAILS) and right["verdict"] == "checked"
+    with closing(Store(root / "ws")) as store:
+        reasons = [store.candidate(*r["job"].split("/")).reason or "" for r in (right, wrong)]
+    assert "1 held-out case" in reasons[0] and reasons[1].startswith("a held-out case: output 0"), reasons
+
+
 def test_nor_does_a_rule_that_a_launcher_breaks_where_it_meets_one(url: str) -> None:
     """Which rule, and in which words, would be its choice: the name of an operator, or of a kernel."""
     spy = RIGHT.replace("4096}", "512}, num_stages=2").replace(
