@@ -56,6 +56,9 @@ def export(
     of: Annotated[str, typer.Argument(metavar="RUN[/CANDIDATE]", help="Default: the winner of the last run.")] = "last",
     form: Annotated[str, typer.Option("--as", help="module, flashinfer, hf-kernels or kernelbench.")] = "module",
     to: Annotated[Path, typer.Option("--to", help="A new folder.")] = Path("exported"),
+    dispatch: Annotated[
+        bool, typer.Option("--dispatch", help="What `dispatch RUN` has proven, with its guards.")
+    ] = False,
     store: StoreOption = WORKSPACE,
 ) -> None:
     """Write a candidate as a module that needs torch and triton alone, or in the form that another project loads.
@@ -66,7 +69,7 @@ def export(
     from pgo_agent.agent.commands.export import command
 
     with runner.faults(), runner.opened(store) as opened:
-        chosen, files = command.write(opened, of, form, to)
+        chosen, files = command.write(opened, of, form, to, dispatch)
         for line in chosen.said:
             print(line)
         for file in files:

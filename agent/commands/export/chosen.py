@@ -3,9 +3,11 @@
 It reads the record and the target's text. A target that changed since does not matter: the run keeps its candidates.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pgo_agent.agent.commands.dispatch import command as dispatch
+from pgo_agent.agent.run.dispatch import Proof
 from pgo_agent.agent.run.record.candidate import Candidate
 from pgo_agent.agent.run.record.run import Run
 from pgo_agent.agent.run.record.store import Store
@@ -16,8 +18,11 @@ FIT = ("accepted", "checked")  # the better one first
 
 @dataclass(frozen=True)
 class Chosen:
+    """A candidate that leaves. `proof`: of a dispatch, whose text it then has."""
+
     run: Run
     candidate: Candidate
+    proof: Proof | None = None
 
     @property
     def name(self) -> str:
@@ -27,11 +32,28 @@ class Chosen:
     @property
     def said(self) -> list[str]:
         """What is known of it, a line each."""
+        if self.proof is not None:
+            return [f"Kernels of run {self.run.id} behind guards, proven on {self.proof.gpu}.", *_regions(self.proof)]
         c = self.candidate
         lines = [f"Candidate {c.id} of run {self.run.id}: {c.move}.", f"{c.verdict} at {c.stage}: {c.reason}"]
         return (
             lines if c.verdict == FIT[0] else [*lines, "It was measured on no GPU: nobody knows whether it is faster."]
         )
+
+
+def dispatched(store: Store, named: str) -> Chosen:
+    """Return what `pgo-agent dispatch` has proven of a run. Raises UsageFault where it has proven nothing."""
+    if "/" in named:
+        raise UsageFault("--dispatch is of all winners of a run", "name the run alone")
+    proof, text = dispatch.kept(store, store.run(named).id)
+    first = store.candidate(proof.run, proof.regions[0].candidate)
+    return Chosen(store.run(proof.run), replace(first, source=text), proof)
+
+
+def _regions(proof: Proof) -> list[str]:
+    """Return a line for each region: what was timed there against the original."""
+    timed = [(r.move, [f"{c} {x[1]:.3f}x" for c, x in r.cases.items() if x]) for r in proof.regions]
+    return [f"{move}: {', '.join(cases)} of the original" for move, cases in timed]
 
 
 def of(store: Store, named: str) -> Chosen:

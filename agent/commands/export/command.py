@@ -11,14 +11,14 @@ from pgo_agent.agent.run.record.store import Store
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 
 
-def write(store: Store, named: str, form: str, to: Path) -> tuple[Chosen, list[Path]]:
-    """Write a candidate; return it, and the files.
+def write(store: Store, named: str, form: str, to: Path, dispatch: bool = False) -> tuple[Chosen, list[Path]]:
+    """Write a candidate, or what was proven as a dispatch of the run; return it, and the files.
 
     Raises UsageFault for a candidate or a target that cannot leave in that form, and for a folder that is there,
     EnvironmentFault where nothing can be written.
     """
     texts = forms.of(form)
-    chosen = choosing.of(store, named)
+    chosen = choosing.dispatched(store, named) if dispatch else choosing.of(store, named)
     if to.exists():
         raise UsageFault(f"{to} is there already", "name a folder that is not there yet")
     files = texts(chosen)
