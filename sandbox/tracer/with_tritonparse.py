@@ -97,6 +97,7 @@ def _watched(logging: Any, profiler: Profiler) -> Callable[..., Any]:
 
 
 def _write(folder: Path, profiler: Profiler) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
     event = {"event_type": TIMES, "ms": profiler.ms, "why": profiler.why}
     (folder / "times.ndjson").write_text(json.dumps(event) + "\n")
 

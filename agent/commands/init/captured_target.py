@@ -115,6 +115,8 @@ def _small(less: int, how: Guess) -> list[tuple[str, int, Guess]]:
         return [("seen", 0, how)]
     if how == Guess.MULTIPLES:
         return [(str(how), 0, how)]
+    if how == Guess.ROWS:
+        return [(f"{EVEN} {how}", 0, how), (str(how), less, how)]
     return [(EVEN, 0, Guess.RAGGED), (str(how), less, how)]
 
 

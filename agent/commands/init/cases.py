@@ -5,7 +5,7 @@ among the arguments that is such a size in every call, or one of a result, is th
 """
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -27,6 +27,7 @@ class Guess(StrEnum):
     """How sizes are guessed that no call had."""
 
     RAGGED = "ragged"  # no powers of two
+    ROWS = "rows"  # no powers of two where calls differ, or of first axes alone: others may be part of the code
     HALVES = "halves"
     MULTIPLES = "multiples"  # of block sizes, as those that were seen
     SAME = "same"  # not at all: the program takes these sizes alone
@@ -144,6 +145,8 @@ def smaller(known: Sizes, calls: Sequence[Call], less: int, how: Guess = Guess.R
         return dict(known.by_call[0])
     if how == Guess.MULTIPLES:
         return {n: _halved(s) for n, s in known.by_call[0].items()}
+    if how == Guess.ROWS:
+        return dict(known.by_call[0]) | _of(_rows(known, calls), smaller(known, calls, less, part=part))
     first, result, last = known.by_call[0], dict[str, int](), set[str]()
     for name, t in (leaf for n, v in calls[0].given.items() for leaf in leaves(n, v)):
         for i in range(len(t.shape)):
@@ -166,6 +169,19 @@ def smaller(known: Sizes, calls: Sequence[Call], less: int, how: Guess = Guess.R
     if less:
         result |= _apart(first, {n: s for n, s in result.items() if n not in last})
     return {n: s - less if s > max(8, less) and n not in last else s for n, s in result.items()}
+
+
+def _rows(known: Sizes, calls: Sequence[Call]) -> set[str]:
+    """Return the sizes that differ between calls; where none does, those of first axes that are of no other axis."""
+    varied = {n for n in known.by_call[0] if len({sizes[n] for sizes in known.by_call}) > 1}
+    given = [leaf for n, v in calls[0].given.items() for leaf in leaves(n, v)]
+    places = [(known.names.get((n, i)), i) for n, t in given for i in range(len(t.shape)) if len(t.shape) > 1]
+    firsts = {n for n, i in places if n and i == 0} - {n for n, i in places if n and i}
+    return varied or firsts
+
+
+def _of(names: Collection[str], sizes: Mapping[str, int]) -> dict[str, int]:
+    return {n: s for n, s in sizes.items() if n in names}
 
 
 def _apart(first: Mapping[str, int], small: Mapping[str, int]) -> dict[str, int]:
@@ -192,6 +208,8 @@ def held_out(known: Sizes, calls: Sequence[Call], less: int, how: Guess = Guess.
         return dict(known.by_call[0])
     if how == Guess.MULTIPLES:
         return {n: s - s // 4 if s >= 2 * BLOCK else s for n, s in known.by_call[0].items()}
+    if how == Guess.ROWS:
+        return dict(known.by_call[0]) | _of(_rows(known, calls), held_out(known, calls, less))
     last = {
         known.names.get((name, len(t.shape) - 1))
         for n, v in calls[0].given.items()

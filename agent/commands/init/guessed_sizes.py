@@ -162,7 +162,7 @@ def _ladder(taken: Sequence[Sizing]) -> Iterator[Sizing]:
     for own in (True, False):
         alike = [s for s in taken if s.own == own]
         yield from (replace(s, less=less, how=Guess.RAGGED) for less in captured_target.RAGGED for s in alike)
-    for how in (Guess.HALVES, Guess.MULTIPLES, Guess.SAME):
+    for how in (Guess.HALVES, Guess.MULTIPLES, Guess.ROWS, Guess.SAME):
         yield from (replace(sizing, how=how) for sizing in taken)
 
 

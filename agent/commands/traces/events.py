@@ -2,7 +2,7 @@
 
 A trace is NDJSON, raw (of `TRITON_TRACE`) or parsed, plain or compressed, a file or a folder of files. It is read as a
 stream: memory holds one line. What is cut short or unreadable is counted in `Reading`, and the rest is used. A trace is
-data from elsewhere: nothing of it is run here.
+data from elsewhere: nothing of it is run here, and no text of it but the kernels' source reaches a target unchecked.
 """
 
 import json
@@ -193,6 +193,8 @@ def argument(raw: Any) -> Argument:
             n: _figure(raw.get(f)) for n, f in (("low", "min"), ("high", "max"), ("mean", "mean"), ("std", "std"))
         }
         shape, stride = (tuple(int(n) for n in raw[k]) for k in ("shape", "stride"))
+        if not re.fullmatch(r"torch\.\w+", str(raw["dtype"])):
+            raise ValueError(raw["dtype"])
         return TracedTensor(shape, stride, str(raw["dtype"])[6:], str(raw.get("data_ptr") or ""), **figures)
     if kind == "NoneType":
         return Plain(None)
@@ -216,7 +218,7 @@ def _compiled(raw: Any) -> Compiled:
     return Compiled(
         str(meta.get("hash") or ""),
         str(meta.get("name") or ""),
-        str(source.get("file_path") or ""),
+        _path(source.get("file_path")),
         str(source.get("code") or ""),
         "function_start_line" in source,
         int(source.get("function_start_line") or source.get("start_line") or 0),
@@ -225,6 +227,12 @@ def _compiled(raw: Any) -> Compiled:
         str(meta.get("arch") or ""),
         str(meta.get("backend_name") or (meta.get("target") or {}).get("backend") or ""),
     )
+
+
+def _path(value: object) -> str:
+    """Return a path that is one; it is written into a target's text."""
+    text = str(value or "")
+    return text if re.fullmatch(r"[\w./\-+@ ]{1,512}", text) else "a_file_of_another_name.py"
 
 
 def warps(compiled: Compiled) -> int | None:

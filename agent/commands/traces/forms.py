@@ -35,7 +35,9 @@ class Form:
 
     @cached_property
     def given(self) -> list[Mapping[str, Argument]]:
-        return [s.first.arguments for s in self.signatures]
+        """What each was given for the kernel's parameters."""
+        listed = self.source.parameters
+        return [{n: s.first.arguments[n] for n in listed if n in s.first.arguments} for s in self.signatures]
 
     @cached_property
     def tensors(self) -> dict[str, list[TracedTensor]]:

@@ -17,6 +17,7 @@ from pgo_agent.agent.commands.traces.events import Other, Plain, TracedTensor
 from pgo_agent.agent.commands.traces.forms import Form
 from pgo_agent.agent.commands.traces.symbolic import Term, Vector
 
+AXES = ("XM", "YN", "Z")  # letters in the names of block sizes, by axis of the grid
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 
 
@@ -191,16 +192,23 @@ class Launcher:
     @cached_property
     def grid(self) -> list[str]:
         grids = [(*s.first.grid, 1, 1, 1)[:3] for s in self.form.signatures]
-        blocks = [Term(f'meta["{n}"]', v) for n, v in self._blocks.items()]
         count = max(len(s.first.grid) for s in self.form.signatures)
         found = list[str]()
         for i in range(count):
             vector = tuple(g[i] for g in grids)
-            text = symbolic.grid(vector, self.sizes, blocks) or (str(vector[0]) if len(set(vector)) == 1 else "")
+            same = str(vector[0]) if len(set(vector)) == 1 else ""
+            text = symbolic.grid(vector, self.sizes, self._of_axis(i, found)) or same
             if not text:
                 self.notes.append(f"the grid's number {i} is no function of sizes: each case has its own")
             found.append(text or f"grid{i}")
         return found
+
+    def _of_axis(self, i: int, taken: Sequence[str]) -> list[Term]:
+        """Return block sizes, first those that are named after an axis of the grid, last those that others have."""
+        letters = AXES[i]
+        names = sorted(self._blocks, key=lambda n: not {n[0].upper(), n[-1].upper()} & set(letters))
+        terms = [Term(f'meta["{n}"]', self._blocks[n]) for n in names]
+        return sorted(terms, key=lambda t: any(t.text in g for g in taken))
 
     # the whole --------------------------------------------------------------------------------------------------------
 

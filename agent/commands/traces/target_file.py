@@ -4,6 +4,7 @@ Relies on `captured_target.py` and `guessed_sizes.py` of init for the target: a 
 launcher that is made of them. Nothing of the trace runs here, but in the box, where sizes are tried.
 """
 
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.target import AS_IT_STOOD
 from pgo_agent.sandbox.ttgir import argument_uses
 from pgo_agent.sandbox.ttgir.argument_uses import Uses
+
+FOREIGN = "the source is the trace's own, and a check runs it as any target's: read it first"
 
 
 @dataclass(frozen=True)
@@ -44,13 +47,21 @@ def write(trace: Trace, kernel: Kernel, to: Path | None, force: bool, settings: 
         said = ["elements of results stay as they were, so these are given, and change in place", *said]
     form = launcher.form
     left = [f"{form.left_out} launches of other forms, or beyond {forms.MOST} kinds of sizes, are left out"]
-    notes = [AS_IT_STOOD, *dict.fromkeys(launcher.notes), *(left if form.left_out else []), *said, *versions(trace)]
+    alone = [] if form.source.here else [f"{FOREIGN}: {form.source.path} is not here with that text"]
+    notes = [
+        AS_IT_STOOD,
+        *alone,
+        *dict.fromkeys(launcher.notes),
+        *(left if form.left_out else []),
+        *said,
+        *versions(trace),
+    ]
     return Written(to, kernel.name, len(form.signatures), tuple(notes), tried.kept.kind != guessed_sizes.WRONG)
 
 
 def usual(kernel: Kernel) -> Path:
     """Return the file of a kernel's target where none is named."""
-    return Path(f"{kernel.name.strip('_').lower()}_target.py")
+    return Path(f"{re.sub(r'[^a-z0-9_]', '_', kernel.name.lower()).strip('_')}_target.py")
 
 
 def _tried(trace: Trace, launcher: Launcher, to: Path, settings: RunSettings) -> tuple[Trying, list[str]]:

@@ -193,6 +193,25 @@ def test_another_triton_is_said(tmp_path: Path) -> None:
     assert "the trace is of Triton 3.1.0" in target_file.versions(summary.summarize(edited(tmp_path, older)))[0]
 
 
+def test_no_text_of_a_trace_but_the_source_gets_into_a_target(tmp_path: Path) -> None:
+    """A path that ends a string, a type that is a call, an argument that no parameter has."""
+    evil = 'x"""\n__import__("os")\n"""'
+
+    def hostile(event: dict[str, Any]) -> None:
+        if "payload" in event:
+            event["payload"]["python_source"]["file_path"] = f"/model/{evil}.py"
+        elif of(event, "_norm"):
+            event["extracted_args"][evil] = event["extracted_args"]["X"]
+        elif of(event, "_decay"):
+            event["extracted_args"]["P"]["dtype"] = "torch.float32, x=__import__('os')"
+
+    path = edited(tmp_path, hostile)
+    made = launcher(path, "_norm")
+    assert "__import__" not in made.text + str(made.form.source.path) + str(made.calls)
+    trace = summary.summarize(path)
+    assert (trace.reading.unreadable, [k.name for k in trace.kernels if k.name == "_decay"]) == (6, [])
+
+
 # size and origin ------------------------------------------------------------------------------------------------------
 
 LIMITED = """
