@@ -8,6 +8,7 @@ import gzip
 import json
 import os
 import sys
+import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 
@@ -43,7 +44,7 @@ def record(folder: Path, program: Callable[[], None], device: str = "h100") -> N
 def anonymous(folder: Path, to: Path) -> None:
     """Write the trace of a folder without the paths of this machine, stacks, and what the compiler wrote behind
     TTGIR."""
-    here = str(Path(__file__).parent)
+    here, packages = str(Path(__file__).parent), sysconfig.get_paths()["purelib"]
     (trace,) = folder.glob("*.ndjson")
     lines = list[str]()
     for line in trace.read_text().splitlines():
@@ -56,15 +57,20 @@ def anonymous(folder: Path, to: Path) -> None:
             payload["metadata"]["env"] = {}
         for meta in (payload["metadata"] if payload else {}, event.get("compilation_metadata", {})):
             meta.pop("extern_libs", None)
-        lines.append(json.dumps(event).replace(here, ROOT))
+        lines.append(json.dumps(event).replace(here, ROOT).replace(packages, "/site-packages"))
     to.write_bytes(gzip.compress("".join(f"{line}\n" for line in lines).encode(), mtime=0))
 
 
 def model() -> None:
-    from tests.agent.commands.traces import model_kernels
+    import torch
+
+    from tests.agent.commands.traces import inductor_kernel, model_kernels
 
     for number, batch in enumerate((4096, 4096, 4096, 1000, 1000, 128), 1):
         model_kernels.step(batch, 512, number)
+        x, w = (torch.randn(*shape, 512, device="cuda", dtype=torch.float16) for shape in ((batch,), ()))
+        given = x, w, torch.empty_like(x), batch, 512
+        inductor_kernel.triton_per_fused_0.fn[(batch,)](*given, XBLOCK=1, num_warps=4, num_stages=1)
 
 
 if __name__ == "__main__":
