@@ -14,9 +14,14 @@ from pgo_agent.agent.run.settings import DEFAULT_DEVICE, RunSettings
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.trace_and_compile import trace
 from pgo_agent.sandbox.bundle.store import ContentStore
+from pgo_agent.sandbox.bundle.torch_ops import OPS
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.isolation import box
 
+SAID = 300  # characters of an error
+# Operators that a model calls here in place of one kernel which PyTorch has on a GPU: as a baseline they would be slow.
+ATTENTION = "scaled_dot_product_attention, which a GPU runs as one kernel, and this machine as several"
+SPLIT = {"aten._safe_softmax.default": ATTENTION}
 COUNTED = """
 for case in (*CASES.values(), *SMALL.values(), *HELD_OUT.values()):
     flops(case)
@@ -55,8 +60,14 @@ def write(
 
 def _model(path: Path, to: Path, settings: RunSettings) -> list[str]:
     problem = kernelbench.read(target.text(path))
-    looked = written.look(box.choose(settings.sandbox, settings.python), problem)
+    inside, device = box.choose(settings.sandbox, settings.python), devices.find(settings.device or DEFAULT_DEVICE)
+    looked = written.look(inside, problem)
     _save(written.text(problem, looked, path.name), to)
+    if why := _unheld(inside, device, to):
+        to.unlink()
+        raise UsageFault(
+            f"no plan can hold what the model does: {why}", "give a part of it that is in a file of its own"
+        )
     sizes = ", ".join(f"{n} = {v}" for n, v in problem.sizes.items())
     return [
         "a problem of KernelBench's form: the kernel as shipped is PyTorch's own",
@@ -97,8 +108,13 @@ def _unheld(inside: box.Box, device: devices.Device, to: Path) -> str:
         found = trace(inside, ContentStore(Path(folder)), subject, device, subject.source, {"SMALL": None}, 1)
     if "error" in found:
         return str(found["error"]["message"])
-    entries = found["traced"].get("SMALL", {}).values()
-    return next((str(e[0]["error"]["message"]) for e in entries if e and "error" in e[0]), "")
+    entries = [e for by_case in found["traced"].get("SMALL", {}).values() for e in by_case]
+    if failed := next((e["error"] for e in entries if "error" in e), None):
+        return str(failed["message"])[:SAID]
+    ops = {str(s["op"]) for e in entries for s in e["plan"]["steps"] if "op" in s} - OPS
+    return next(
+        (SPLIT.get(op, f"it calls {op}, which is not on the list of torch operators") for op in sorted(ops)), ""
+    )
 
 
 def _save(text: str, to: Path) -> None:

@@ -9,6 +9,7 @@ KEPT = 8  # a number up to this stays
 FEW = 3  # up to so many sizes they are larger, for their product is what counts
 EVEN, EVEN_OF_MANY = (16, 32, 64), (4, 8, 16)
 RAGGED, RAGGED_OF_MANY = (5, 33, 19), (3, 9, 17, 11)
+BESIDE_ROWS = (3, 5, 2, 7)  # sizes of cases whose rows are long
 HIDDEN, HIDDEN_OF_MANY = (7, 45, 23), (5, 13, 7, 19)
 MULTIPLES = (24, 40, 72, 56, 88)  # of eight
 SHARE = (64, 32, 16, 8, 4, 2)  # what part of a size is tried
@@ -27,8 +28,8 @@ def ladders(sizes: Mapping[str, int], of_model: Collection[str]) -> dict[str, La
     return {
         EVEN_CASE: _ladder(sizes, even, ()),
         RAGGED_CASE: _ladder(sizes, ragged, MULTIPLES),
-        ROWS_CASE: _ladder(sizes, RAGGED_OF_MANY, MULTIPLES, of_model),
-        LAST_CASE: _ladder(sizes, RAGGED_OF_MANY, MULTIPLES),
+        ROWS_CASE: _ladder(sizes, BESIDE_ROWS, MULTIPLES, of_model),
+        LAST_CASE: _ladder(sizes, BESIDE_ROWS, MULTIPLES),
         HIDDEN_CASE: _ladder(sizes, hidden, MULTIPLES[2:]),
     }
 

@@ -22,7 +22,7 @@ from pgo_agent.sandbox.interpreter.as_shipped import HELD_OUT_BYTES, HELD_OUT_FL
 from pgo_agent.sandbox.isolation.box import Box
 
 SECONDS = 120.0
-LONG = 0.1  # of the most work for the interpreter: kernels walk through long rows a few elements at a time
+LONG = 0.05  # of the most work for the interpreter: kernels walk through long rows a few elements at a time
 PUBLIC = "given"
 MODULE = "pgo_agent.sandbox.tracer.problem"
 HINT = "a problem has class Model(nn.Module), get_inputs() and get_init_inputs(), and makes its tensors on the host"

@@ -13,10 +13,10 @@ class Model(nn.Module):
         return self.norm(x)
 
 
-batch_size = 32
-channels = 64
-height = 64
-width = 64
+batch_size = 16
+channels = 32
+height = 32
+width = 32
 
 
 def get_inputs():

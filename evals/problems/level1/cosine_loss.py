@@ -11,7 +11,7 @@ class Model(nn.Module):
 
 
 batch_size = 8192
-dim = 4096
+dim = 1024
 
 
 def get_inputs():

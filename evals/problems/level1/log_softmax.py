@@ -11,7 +11,7 @@ class Model(nn.Module):
 
 
 batch_size = 4096
-dim = 16384
+dim = 4096
 
 
 def get_inputs():

@@ -10,8 +10,8 @@ class Model(nn.Module):
 
 
 batch_size = 32
-dim1 = 1024
-dim2 = 1000
+dim1 = 512
+dim2 = 500
 
 
 def get_inputs():

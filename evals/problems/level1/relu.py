@@ -10,7 +10,7 @@ class Model(nn.Module):
 
 
 batch_size = 4096
-dim = 8192
+dim = 2048
 
 
 def get_inputs():

@@ -13,10 +13,10 @@ class Model(nn.Module):
         return x / torch.sqrt(torch.mean(x**2, dim=1, keepdim=True) + self.eps)
 
 
-batch_size = 32
+batch_size = 16
 channels = 64
-height = 128
-width = 128
+height = 64
+width = 64
 eps = 1e-05
 
 

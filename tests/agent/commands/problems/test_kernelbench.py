@@ -131,6 +131,23 @@ def test_a_model_that_does_not_run_is_refused_with_what_it_raised(tmp_path: Path
     assert not (tmp_path / "norm_target.py").exists()
 
 
+REFUSED = {
+    "attention as one kernel of a GPU": (
+        "torch.nn.functional.scaled_dot_product_attention(x, x, x)",
+        "scaled_dot_product",
+    ),
+    "random numbers": ("x + torch.randn_like(x)", "it calls aten.randn_like.default"),
+}
+
+
+@pytest.mark.parametrize(("result", "why"), REFUSED.values(), ids=REFUSED.keys())
+def test_a_model_that_no_plan_may_hold_is_refused_at_once(tmp_path: Path, result: str, why: str) -> None:
+    (tmp_path / "norm.py").write_text(NORM.replace("self.norm(x)", result))
+    refused = pgo("init", "norm.py", cwd=tmp_path)
+    assert refused.code == 2 and f"no plan can hold what the model does: {why}" in refused.err
+    assert not (tmp_path / "norm_target.py").exists()
+
+
 def test_a_problem_is_no_target_and_says_how_it_becomes_one(tmp_path: Path) -> None:
     (tmp_path / "norm.py").write_text(NORM)
     refused = pgo("optimize", "norm.py", cwd=tmp_path)
