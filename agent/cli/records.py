@@ -55,7 +55,8 @@ def schema(
     name: Annotated[
         str,
         typer.Argument(
-            help="events (a line of optimize, check, resume), runs, show, verdict, dry-run, doctor, profile, recording."
+            help="events (a line of optimize, check, resume), runs, show, verdict, dry-run, doctor, profile, recording "
+            "(a line), eval-gate, eval-compare."
         ),
     ] = "events",
 ) -> None:
@@ -63,12 +64,14 @@ def schema(
     import json
 
     from pgo_agent.agent.commands import schemas
+    from pgo_agent.evals import schemas as of_evals
     from pgo_agent.sandbox.errors import UsageFault
 
     with runner.faults():
-        if name not in schemas.NAMES:
-            raise UsageFault(f"there is no schema called {name}", f"there are: {', '.join(schemas.NAMES)}")
-        print(json.dumps(schemas.schema(name), indent=1))
+        known = {n: room for room in (schemas, of_evals) for n in room.NAMES}
+        if name not in known:
+            raise UsageFault(f"there is no schema called {name}", f"there are: {', '.join(known)}")
+        print(json.dumps(known[name].schema(name), indent=1))
 
 
 skills = typer.Typer(

@@ -57,16 +57,22 @@ NAMES = ("events", *OBJECTS)
 
 def schema(name: str) -> JsonObject:
     """Return the schema of what a command prints; of `events`, that of a line. Raises KeyError for another name."""
-    head: JsonObject = {"$schema": ID, "title": f"pgo-agent {name}, version {VERSION}"}
     if name == "events":
         named: dict[str, JsonObject] = {}
-        kinds = [_of_event(kind, named) for kind in events.KINDS.values()]
-        return head | {"oneOf": kinds, "$defs": dict(sorted(named.items()))}
-    return head | json_schema.schema(OBJECTS[name])
+        about: JsonObject = {"run": {"type": "string"}, "workspace": {"type": "string"}}
+        kinds = [of_type(kind, kind.type, named, about) for kind in events.KINDS.values()]
+        return head(name) | {"oneOf": kinds, "$defs": dict(sorted(named.items()))}
+    return head(name) | json_schema.schema(OBJECTS[name])
 
 
-def _of_event(kind: Any, named: dict[str, JsonObject]) -> JsonObject:
-    """Return the schema of one kind of event: its type, the run that tells it, then its fields."""
+def head(name: str) -> JsonObject:
+    """Return what a schema begins with."""
+    return {"$schema": ID, "title": f"pgo-agent {name}, version {VERSION}"}
+
+
+def of_type(kind: Any, word: str, named: dict[str, JsonObject], about: JsonObject | None = None) -> JsonObject:
+    """Return the schema of a line that begins with its type, then has what is told `about` it, and its fields.
+    `named`: gets the types in it."""
     made: Any = json_schema.object_of(kind, named)
-    about: JsonObject = {"type": {"const": kind.type}, "run": {"type": "string"}, "workspace": {"type": "string"}}
-    return {**made, "properties": about | made["properties"], "required": ["type", *made["required"]]}
+    first: JsonObject = {"type": {"const": word}, **(about or {})}
+    return {**made, "properties": first | made["properties"], "required": ["type", *made["required"]]}

@@ -32,10 +32,9 @@ from pgo_agent.sandbox.judge.machine import Environment
 from rich.table import Table
 
 
-class GateLine(TypedDict, total=False):
-    """One entry, or a batch of them that were judged in one run."""
+class EntryLine(TypedDict):
+    """What became of one entry of the corpora."""
 
-    what: str
     entry: str
     does: str
     target: str
@@ -49,6 +48,12 @@ class GateLine(TypedDict, total=False):
     surprise: str
     environment: JsonObject | None
     commit: str
+
+
+class GateLine(EntryLine, total=False):
+    """A recorded line: one entry, or a batch of them that were judged in one run, which has no field of an entry."""
+
+    what: str
     entries: int
     wall: float
 
@@ -121,7 +126,7 @@ def code(outcomes: Iterable[Outcome]) -> int:
     return int(any(o.standing == ("refused" if o.entry.honest else "admitted") for o in outcomes))
 
 
-def as_values(o: Outcome) -> GateLine:
+def as_values(o: Outcome) -> EntryLine:
     """Return an outcome as plain values."""
     return {
         "entry": o.entry.name,
@@ -143,7 +148,7 @@ def as_values(o: Outcome) -> GateLine:
 # what is counted ------------------------------------------------------------------------------------------------------
 
 
-def counted(lines: Sequence[GateLine]) -> Counts:
+def counted(lines: Sequence[EntryLine]) -> Counts:
     """Count the standings of each group, of the bad and of the honest; which stage refused the bad; seconds by
     stage."""
     groups = {g: [e for e in lines if e["entry"].startswith(f"{g}/")] for g in GROUPS}
@@ -160,7 +165,7 @@ def counted(lines: Sequence[GateLine]) -> Counts:
     }
 
 
-def _standings(lines: Sequence[GateLine]) -> dict[str, int]:
+def _standings(lines: Sequence[EntryLine]) -> dict[str, int]:
     counts = Counter(e["standing"] for e in lines)
     return {"entries": len(lines), **{s: counts[s] for s in STANDINGS}}
 

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pgo_agent.agent.views import summary
@@ -10,6 +10,16 @@ from pgo_agent.evals.nightly import load
 from pgo_agent.evals.regressions.compare import CHANCE, REGRESSIONS, Compared, Comparison, Standing, compare, named
 from rich.markup import escape
 from rich.table import Table
+
+CASE, ENDED = "case.compared", "compare.completed"  # types of lines of JSON
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The last line: how often each standing came out, and what was not compared."""
+
+    standings: dict[str, int]
+    notes: tuple[str, ...]
 
 
 def main(before: Path, after: Path, effect: float, everything: bool, json_lines: bool) -> int:
@@ -20,9 +30,9 @@ def main(before: Path, after: Path, effect: float, everything: bool, json_lines:
     notes = (*first.notes, *second.notes, *comparison.notes)
     if json_lines:
         for c in comparison.cases:
-            print(json.dumps({"type": "case.compared"} | asdict(c)))
-        counted = Counter(str(c.standing) for c in comparison.cases)
-        print(json.dumps({"type": "compare.completed", "standings": counted, "notes": notes}))
+            print(json.dumps({"type": CASE} | asdict(c)))
+        ended = Ended(dict(Counter(str(c.standing) for c in comparison.cases)), notes)
+        print(json.dumps({"type": ENDED} | asdict(ended)))
     else:
         _show(comparison, notes, everything)
     return int(bool(comparison.regressions))

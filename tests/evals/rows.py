@@ -6,9 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pgo_agent.agent.commands.schemas import VERSION
 from pgo_agent.evals.nightly.row import Case, Row, Tried, Winner
 from pgo_agent.evals.runner.folders import RESULTS
 from pgo_agent.sandbox.judge.machine import Environment
+
+from tests.conftest import ROOT
 
 RECORDED = sorted(RESULTS.glob("*.jsonl"))
 FA_FWD = RESULTS / "fa_fwd-claude-h200.jsonl"
@@ -54,3 +57,8 @@ def night(file: Path, rows: Sequence[Row], tail: str = "", plan: object = None) 
     lines = [{"what": "plan", "digest": "p", "commit": "c" * 40, "plan": plan}, *(r.as_json() for r in rows)]
     file.write_text("".join(json.dumps(line) + "\n" for line in lines) + tail)
     return file
+
+
+def kept_schema(name: str) -> Any:
+    """Return a schema of `docs/schemas/`."""
+    return json.loads((ROOT / "docs" / "schemas" / f"{name}.v{VERSION}.json").read_text())

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import jsonschema
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -17,7 +18,7 @@ from pgo_agent.evals.regressions.compare import Compared, Standing, compare
 from pgo_agent.sandbox.errors import UsageFault
 
 from tests.agent.command_line import pgo
-from tests.evals.rows import FA_FWD, H200, case, failed, night, row
+from tests.evals.rows import FA_FWD, H200, case, failed, kept_schema, night, row
 
 few = st.lists(st.integers(0, 8), min_size=1, max_size=5)
 
@@ -212,6 +213,10 @@ def test_what_is_told_to_programs_names_every_case(tmp_path: Path, capsys: pytes
     files = night(tmp_path / "a", [of(1.1, "two", turn=5)]), night(tmp_path / "b", [of(1.2, "one")])
     assert report.main(*files, 0.02, False, True) == 0
     first, last = map(json.loads, capsys.readouterr().out.splitlines())
+    for line in (first, last):
+        jsonschema.validate(line, kept_schema("eval-compare"))
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(last | {"type": "case.compared"}, kept_schema("eval-compare"))
     assert first["place"] == ["add", "embedded", 1, "CASES/1m"] and last["standings"] == {"faster": 1}
 
 

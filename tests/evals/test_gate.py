@@ -10,14 +10,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import jsonschema
 import pytest
 from pgo_agent.agent.run.settings import RunSettings
+from pgo_agent.evals import schemas
 from pgo_agent.evals.gate import entries, report, run
 from pgo_agent.evals.gate.entries import Entry
 from pgo_agent.evals.gate.run import Outcome
 from pgo_agent.evals.gate.ttgir_edits import BrokenCorpus
 from pgo_agent.sandbox.errors import EnvironmentFault
 from pgo_agent.sandbox.gate.verdict import Verdict
+
+from tests.evals.rows import kept_schema
 
 CORPUS = {e.name: e for e in entries.load()}
 SAMPLE = ["cheats/wider_tolerance", "cheats/side_stream", "cheats/copy_for_norm", "cheats/one_case_skipped",
@@ -45,6 +49,13 @@ def test_a_sample_of_the_corpora_comes_out_as_each_entry_says() -> None:
     ], found
     assert {n: o.surprise for n, o in found.items() if o.surprise} == {}
     assert found["honest/norm_double"].seconds.keys() == {"trace", "compile", "judge"}
+    for line in (*map(report.as_values, found.values()), report.summary(list(found.values()), 1.0)):
+        jsonschema.validate(json.loads(json.dumps(line)), kept_schema("eval-gate"))
+
+
+@pytest.mark.parametrize("name", schemas.NAMES)
+def test_the_kept_schemas_are_those_of_what_this_version_prints(name: str) -> None:
+    assert kept_schema(name) == schemas.schema(name)
 
 
 @pytest.mark.slow
