@@ -33,6 +33,7 @@ class Arg:
     partial: bool = False  # what it held has no name in the graph
     result: str = ""  # what it holds after; empty: it is not written
     result_partial: bool = False
+    after: Layout | None = None  # of what it holds after
 
     @property
     def tensor(self) -> bool:
@@ -65,6 +66,8 @@ class _Names:
     buffers: dict[str, Buffer] = field(default_factory=dict)
     numbers: dict[str, str] = field(default_factory=dict)
     symbols: dict[str, str] = field(default_factory=dict)
+    turn: int = 0  # calls of libraries so far, and launches of a kernel whose results another one's comment names
+    first: dict[str, "Launch"] = field(default_factory=dict)  # of each kernel
 
 
 @dataclass(frozen=True)
@@ -84,12 +87,14 @@ def follow(module: Module) -> Followed:
                 case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="run")) as run) if (
                     name in module.kernels
                 ):
-                    found.append(_launch(module.kernels[name], run, names))
+                    again = _again if name in names.first else _launch
+                    found.append(again(module.kernels[name], run, names))
+                    names.first.setdefault(name, found[-1])
                 case ast.Expr(value=ast.Call() as called):
                     _called(called, names)
                 case ast.Assign(targets=[ast.Tuple(elts=given)], value=ast.Name(id="args")):
                     for n in (e.id for e in given if isinstance(e, ast.Name)):
-                        names.buffers.setdefault(n, Buffer(n, None, n))
+                        names.buffers.setdefault(n, Buffer(n, None, n, given=True))
                 case ast.Assign(targets=[ast.Name(id=name)], value=value):
                     _assigned(name, value, names)
     return Followed(tuple(found), names.symbols)
@@ -122,7 +127,8 @@ def _assigned(name: str, value: ast.expr, names: _Names) -> None:
             names.buffers[name] = names.buffers[other]
         case ast.Call() | ast.Subscript():
             found = _EXTERN.match(ast.unparse(value))
-            names.buffers[name] = Buffer(name, None, None, extern=found[1] if found else "")
+            names.buffers[name] = Buffer(name, None, None, extern=found[1] if found else "", turn=names.turn)
+            names.turn += 1
         case _:
             names.numbers[name] = _number(value, names)
 
@@ -150,6 +156,8 @@ def _called(call: ast.Call, names: _Names) -> None:
                 for written_ in (buffer, *(buffer.views if buffer else ())):
                     if written_ is not None:
                         written_.value, written_.fresh, written_.extern = None, False, found[1].removesuffix("_out")
+                        written_.turn = names.turn
+                names.turn += 1
 
 
 def _view(name: str, value: ast.expr, names: _Names) -> Buffer | None:
@@ -158,7 +166,8 @@ def _view(name: str, value: ast.expr, names: _Names) -> Buffer | None:
             base = names.buffers[of]
             layout = Layout(base.layout.dtype if base.layout else "", _sizes(size, names), _sizes(stride, names))
             whole = not beyond or ast.unparse(beyond[0]) == "0"
-            made = Buffer(name or of, layout, base.value if whole else None, base.fresh, base.extern, base.partial)
+            held = base.value if whole else None
+            made = Buffer(name or of, layout, held, base.fresh, base.extern, base.turn, base.partial)
             base.views.append(made)
             base.fresh = base.fresh and bool(name)
             return made
@@ -184,25 +193,47 @@ def _launch(kernel: Kernel, run: ast.Call, names: _Names) -> Launch:
     paired = [(p, *_place(a, names)) for p, a in zip(parameters, given, strict=False)]
     tensors = [(p, b) for p, b, _ in paired if b is not None and _pointer(kernel, p)]
     _types(kernel, tensors)
-    unnamed = values.named(frag, [b for p, b in tensors if not (b.fresh and p in stored)])
-    held = {p: (b.value or b.name, b.partial, b.fresh) for p, b in tensors}
+    fresh = {p for p, b in tensors if b.fresh or (p in stored and _only_memory(kernel, p, b))}
+    unnamed = values.named(frag, [b for p, b in tensors if not (p in fresh and p in stored)])
+    held = {p: (b.value or b.name, b.partial) for p, b in tensors}
     results = values.results(frag, [(p, b) for p, b in tensors if p in stored])
     args = list[Arg]()
     for p, buffer, text in paired:
         if buffer is None or p not in held:
             args.append(Arg(p, text))
             continue
-        name, partial, fresh = held[p]
-        before = "" if fresh else name
+        name, partial = held[p]
+        before = "" if p in fresh else name
         layout = values.layout(frag, before, buffer)
-        args.append(
-            Arg(p, buffer.name, layout, before, partial, results.get(p, ""), values.is_buffer(results.get(p, ""), frag))
-        )
+        after = results.get(p, "")
+        shared = values.is_buffer(after, frag)
+        args.append(Arg(p, buffer.name, layout, before, partial, after, shared, buffer.layout))
     for p, buffer in tensors:
         if p in results:
             buffer.value, buffer.fresh = results[p], False
             buffer.extern, buffer.partial = "", values.is_buffer(results[p], frag)
     return Launch(kernel, frag, tuple(args), tuple(_number(b, names) for b in beyond), tuple(unnamed))
+
+
+def _again(kernel: Kernel, run: ast.Call, names: _Names) -> Launch:
+    """Return a further launch of a kernel. Its comment is of the first one: so are the names of what it works on, and
+    what it writes gets its own name where that is read."""
+    first, args = names.first[kernel.name], list[Arg]()
+    for arg, node in zip(first.args, run.args, strict=False):
+        buffer, text = _place(node, names)
+        args.append(replace(arg, text=buffer.name if buffer is not None else text))
+        if buffer is not None and arg.result:
+            buffer.value, buffer.fresh, buffer.partial = None, False, arg.result_partial
+            buffer.extern, buffer.turn = re.sub(r"_\d+$", "", arg.result), names.turn
+    names.turn += 1
+    grid = tuple(_number(n, names) for n in run.args[len(first.args) :])
+    return replace(first, args=tuple(args), grid=grid)
+
+
+def _only_memory(kernel: Kernel, parameter: str, buffer: Buffer) -> bool:
+    """Whether a result goes into memory that is used again: what it held is read no more, and is none of the user's."""
+    loaded = re.search(rf"(load|atomic_\w+)\({parameter}\b", kernel.text)
+    return parameter.startswith("out_ptr") and not buffer.given and not loaded
 
 
 def _place(node: ast.expr, names: _Names) -> tuple[Buffer | None, str]:

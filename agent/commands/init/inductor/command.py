@@ -85,7 +85,7 @@ def write(file: str, kernel: str | None, to: Path | None, force: bool, settings:
         if plain.refused:
             refused.append((one.name, plain.refused))
         else:
-            drafts = tuple(draft.with_blocks(d, plain.kernels) for d in one.drafts)
+            drafts = (draft.with_blocks(one.drafts[0], plain.kernels), *one.drafts[1:])
             written.append(_written(Source(path.name, drafts, plain), one, file_, inside, device))
     _print(found, written, refused, modules[0].release)
     if not written:

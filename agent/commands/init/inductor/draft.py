@@ -13,7 +13,7 @@ from functools import cached_property
 
 from pgo_agent.agent.commands.init.inductor import fx_text, reference, rows
 from pgo_agent.agent.commands.init.inductor.calls import Arg, Launch
-from pgo_agent.agent.commands.init.inductor.fx_text import NoReference, Writer
+from pgo_agent.agent.commands.init.inductor.fx_text import SHAPED, NoReference, Writer
 from pgo_agent.agent.commands.init.inductor.groups import Group
 from pgo_agent.agent.commands.init.inductor.reference import Reference
 from pgo_agent.agent.commands.init.inductor.sizes import ROWS, Sizes
@@ -60,6 +60,10 @@ def draft(group: Group) -> Draft:
     """Return the draft of a group. Raises NoReference where no target can be written, with the reason."""
     _check(group)
     sizes = Sizes(group, rows.free(group))
+    if sizes.rows is not None:
+        sizes = replace(
+            sizes, rows=rows.coarser(sizes.rows, [n.layout for n in group.nodes.values() if n.op in SHAPED])
+        )
     try:
         return Draft(group, sizes, reference.write(group, writer(sizes)), "")
     except NoReference as e:
@@ -93,9 +97,9 @@ def writer(sizes: Sizes) -> Writer:
     symbols = {*sizes.symbols, *sizes.group.symbols.values()}
     first = named(next(iter(tensors)))
     aliases = sizes.group.symbols
-    return Writer(
-        lambda n: aliases.get(n) or named(n), symbols, f"{first}.device", floats[0] if floats else "", sizes.inner
-    )
+    rows_, kind = sizes.rows.count if sizes.rows else 0, floats[0] if floats else ""
+    following = set(sizes.rows.tensors) & set(tensors) if sizes.rows else set[str]()
+    return Writer(lambda n: aliases.get(n) or named(n), symbols, f"{first}.device", kind, sizes.inner, rows_, following)
 
 
 def named(name: str) -> str:
@@ -165,7 +169,17 @@ def launcher(made: Draft, statements: Mapping[int, str]) -> list[str]:
                 lines.append(_allocation(made, arg))
         template = sizes.rows is not None and sizes.rows.launches[i].grid
         lines.append(f"{statements[i].removesuffix(')')}, {ROWS})" if template else statements[i])
-    return [*lines, f"return {', '.join(variables(made)[n] for n in made.group.outputs)}"]
+    known = variables(made)
+    return [*lines, f"return {', '.join(_shown(made, n, known[n]) for n in made.group.outputs)}"]
+
+
+def _shown(made: Draft, name: str, variable: str) -> str:
+    """Return a result in the sizes that the graph has for it; memory that is used again may have others."""
+    node, arg = made.group.nodes.get(name), made.group.outputs[name]
+    wanted = node.layout if node is not None and node.layout is not None else arg.after
+    if wanted is None or arg.layout is None or wanted.size == arg.layout.size:
+        return variable
+    return f"{variable}.view({', '.join(made.sizes.inner(wanted.size))})"
 
 
 def local(arg: Arg) -> str:

@@ -53,7 +53,9 @@ class Node:
 
     @property
     def results(self) -> int:
-        """How many results it has."""
+        """How many results it has; of those that have as many as one asks for, how many are used."""
+        if self.op in ("split", "split_with_sizes", "unbind", "chunk"):
+            return max(2, self.users)
         return 1 if self.op in ("max", "min") and not self.target.endswith(".dim") else SEVERAL.get(self.op, 1)
 
     @property

@@ -19,6 +19,7 @@ VIEWS = SHAPED | {
     "permute", "transpose", "t", "squeeze", "unsqueeze", "slice", "select", "split", "alias", "detach", "clone",
     "unbind", "as_strided", "cat", "constant_pad_nd", "copy_", "getitem", "iota",
 }  # fmt: skip
+MANY = 16  # rows: a tensor that is made with as many has one for each
 SOFTMAX = '''
 def prepare_softmax_online(x, dim):
     """The largest value of each row, and the sum of the exponentials of what is less."""
@@ -44,11 +45,21 @@ class Writer:
     symbols: Collection[str]  # sizes that have a name
     device: str  # as an expression
     kind: str  # a tensor of floats, whose type tells whether the exact result is computed; empty: there is none
-    sizes: Callable[[Sequence[str]], list[str]]  # sizes of a tensor of the fragment -> as expressions
+    sizes: Callable[[Sequence[str]], list[str]]  # sizes of a tensor that follows the rows -> as expressions
+    rows: int  # of the call; 0: they are not free
+    following: set[str]  # values that are computed of tensors with rows
 
     def statement(self, node: Node) -> str:
         """Return the statement of a node. Raises NoReference."""
+        if self.following & set(node.reads):
+            self.following.add(node.name)
         return f"{self.names(node.name)} = {self._value(node)}"
+
+    def part(self, name: str, of: str, number: int) -> str:
+        """Return the statement of one result of an operation that has several."""
+        if of in self.following:
+            self.following.add(name)
+        return f"{self.names(name)} = {self.names(of)}[{number}]"
 
     def _value(self, node: Node) -> str:
         args = [self._sized(node, a) if _is_size(node, a) else self.value(a) for a in node.args]
@@ -96,7 +107,8 @@ class Writer:
         sizes = node.layout.size if node.layout else tuple(split(arg[1:-1]))
         if odd := [s for s in sizes if not arithmetic(s, self.symbols)]:
             raise NoReference(f"{node.name} has the size {odd[0][:40]!r}")
-        return f"[{', '.join(self.sizes(sizes))}]"
+        made = not node.reads and len(sizes) > 0 and sizes[0] == str(self.rows) and self.rows > MANY
+        return f"[{', '.join(self.sizes(sizes) if made or self.following & set(node.reads) else sizes)}]"
 
     def value(self, text: str) -> str:
         """Return an argument as Python. Raises NoReference."""

@@ -101,7 +101,7 @@ def read(path: Path) -> list[Module]:
         text = target.text(path) if path.suffix == ".py" else path.read_text(encoding="utf-8", errors="replace")
     except (OSError, ValueError) as e:
         raise UsageFault(f"cannot read {path}: {e}", HINT) from None
-    modules = [_module(i, part, path) for i, part in enumerate(_parts(text))]
+    modules = [_module(i, part, path) for i, part in enumerate(_apart(list(_parts(text))))]
     if not any(m.kernels for m in modules):
         if modules and any("async_compile" in m.text or "def call(" in m.text for m in modules):
             raise UsageFault(f"{path} is Inductor's, and has no kernel in it: it calls libraries alone", HINT)
@@ -127,6 +127,17 @@ def _parts(text: str) -> Iterator[str]:
             part.append(line)
     if "".join(part).strip():
         yield "\n".join(part) + "\n"
+
+
+def _apart(parts: Sequence[str]) -> Iterator[str]:
+    """Yield the texts of modules with names of kernels that no other module has: each graph numbers its own anew."""
+    taken = set[str]()
+    for number, part in enumerate(parts):
+        names = set(re.findall(r"^(\w+) = async_compile\.\w+\(", part, re.M))
+        for name in names & taken:
+            part = re.sub(rf"\b{name}\b", f"{name}_graph{number}", part)
+        taken |= names
+        yield part
 
 
 def _module(number: int, text: str, path: Path) -> Module:

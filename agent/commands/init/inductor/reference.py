@@ -8,6 +8,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from pgo_agent.agent.commands.init.inductor import views
 from pgo_agent.agent.commands.init.inductor.fragment import Node
 from pgo_agent.agent.commands.init.inductor.fx_text import SHAPED, NoReference, Writer
 from pgo_agent.agent.commands.init.inductor.groups import Group
@@ -33,7 +34,10 @@ def write(group: Group, writer: Writer) -> Reference:
         raise NoReference("there is no graph fragment in the comment before it")
     if any(n.op.startswith("flex_attention") for launch in group.launches for n in launch.fragment.nodes.values()):
         raise NoReference("the functions that flex attention is given for scores and mask stand in its kernel alone")
-    found = slice_(group, writer, group.outputs, set(group.inputs), dict(places(group)))
+    several = dict(places(group))
+    found = slice_(group, writer, group.outputs, set(group.inputs), several)
+    if found.leaves and (same := views.unsaid(group, found.leaves)):
+        found = slice_(group, writer, group.outputs, set(group.inputs), several, same)
     if found.leaves:
         raise NoReference(f"its graph fragment does not say what {found.leaves[0]} is")
     return Reference(found.lines, found.nodes, tuple(group.outputs))
@@ -49,10 +53,15 @@ class Slice:
 
 
 def slice_(
-    group: Group, writer: Writer, wanted: Iterable[str], given: Collection[str], several: Mapping[str, tuple[str, int]]
+    group: Group,
+    writer: Writer,
+    wanted: Iterable[str],
+    given: Collection[str],
+    several: Mapping[str, tuple[str, int]],
+    same: Mapping[str, str] | None = None,
 ) -> Slice:
     """Return what makes these values of others that are given. `several`: results of operations that have more than
-    one. Raises NoReference for an operation that has no statement."""
+    one. `same`: names that stand for another value. Raises NoReference for an operation that has no statement."""
     order, lines, leaves, done = list[Node](), list[str](), list[str](), {*given, *group.symbols}
 
     def need(name: str, depth: int = 0) -> None:
@@ -70,7 +79,10 @@ def slice_(
         elif name in several:
             of, i = several[name]
             need(of, depth + 1)
-            lines.append(f"{writer.names(name)} = {writer.names(of)}[{i}]")
+            lines.append(writer.part(name, of, i))
+        elif same and name in same:
+            need(same[name], depth + 1)
+            lines.append(f"{writer.names(name)} = {writer.names(same[name])}{views.MARK}")
         else:
             leaves.append(name)
 

@@ -10,11 +10,12 @@ import ast
 import itertools
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pgo_agent.agent.commands.init.inductor import matmul
 from pgo_agent.agent.commands.init.inductor.calls import Arg, Launch
+from pgo_agent.agent.commands.init.inductor.fragment import Layout
 from pgo_agent.agent.commands.init.inductor.groups import Group
 from pgo_agent.agent.commands.init.inductor.turned import Turned
 from pgo_agent.sandbox import parsing
@@ -51,6 +52,19 @@ def free(group: Group) -> Rows | None:
         if (rows := _together(group.launches, chosen)) is not None:
             return rows
     return None
+
+
+def coarser(rows: Rows, shaped: Iterable[Layout | None]) -> Rows:
+    """Return rows that are so many that sizes in the graph follow them, too: of (512, 8) as (2, 256, 8) there are 2."""
+    count = rows.count
+    for layout in shaped:
+        sizes = [int(s) for s in layout.size if s.isdigit() and s != "1"] if layout is not None else []
+        if math.prod(sizes) % rows.count == 0 and sizes and sizes[0] % count:
+            count = math.gcd(count, sizes[0])
+    if count < 2 or count == rows.count:
+        return rows
+    more = rows.count // count
+    return Rows(count, rows.launches, {n: Axis(a.axis, a.times * more) for n, a in rows.tensors.items()})
 
 
 def _together(launches: Sequence[Launch], chosen: Sequence[Turned]) -> Rows | None:

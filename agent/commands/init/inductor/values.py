@@ -4,6 +4,7 @@ A fragment of a newer release says what it reads and returns. Of an older one's,
 makes, and what is returned is what goes elsewhere, in order. Relies on `fragment.py`.
 """
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +21,9 @@ class Buffer:
     value: str | None  # what it holds, by its name in the graph; None: not known
     fresh: bool = False  # nothing was written into it
     extern: str = ""  # the library that wrote it
+    turn: int = 0  # which of its calls that was
     partial: bool = False  # it holds what has no name in the graph
+    given: bool = False  # an argument of the graph
     views: "list[Buffer]" = field(default_factory=list)
 
 
@@ -36,19 +39,34 @@ def named(frag: Fragment, read: Sequence[Buffer]) -> list[str]:
     if not frag.placeholders:  # an older release's fragment
         used = dict.fromkeys(n for node in frag.nodes.values() for n in node.reads)
         free = [n for n in used if n not in frag.nodes and n not in known]
-    for buffer in dict.fromkeys(b for b in read if b.value is None):
+    free.sort(key=_number)  # a graph numbers its operations in the order in which they are called
+    for buffer in sorted(dict.fromkeys(b for b in read if b.value is None), key=lambda b: b.turn):
         alike = [n for n in free if _alike(frag.placeholders.get(n), buffer.layout)]
-        own = [n for n in alike if buffer.extern and re.fullmatch(rf"{buffer.extern}(_\d+)?", n)]
-        if found := next(iter([*own, *alike]), None):
+        viewed = [n for n in free if _as_large(frag.placeholders.get(n), buffer.layout)]
+        own = [n for n in (*alike, *viewed) if buffer.extern and re.fullmatch(rf"{buffer.extern}(_\d+)?", n)]
+        if found := next(iter([*own, *alike, *viewed]), None):
             buffer.value = found
             free.remove(found)
     return [b.name for b in read if b.value is None]
+
+
+def _number(name: str) -> int:
+    found = re.search(r"_(\d+)$", name)
+    return int(found[1]) if found else 0
 
 
 def _alike(one: Layout | None, other: Layout | None) -> bool:
     if one is None or other is None:
         return True
     return one.size == other.size and other.dtype in ("", one.dtype)
+
+
+def _as_large(one: Layout | None, other: Layout | None) -> bool:
+    """Whether a tensor can be a view of another one: of the same type, and as many elements."""
+    if one is None or other is None or other.dtype not in ("", one.dtype):
+        return False
+    sizes = [layout.size for layout in (one, other)]
+    return all(s.isdigit() for s in (*one.size, *other.size)) and len({math.prod(map(int, s)) for s in sizes}) == 1
 
 
 def results(frag: Fragment, stored: Sequence[tuple[str, Buffer]]) -> dict[str, str]:

@@ -33,6 +33,11 @@ def models() -> Iterator[tuple[str, dict[str, Any], Callable[[], Model]]]:
         x.add_(y).relu_()
         return x.sum(-1)
 
+    def attention(x: torch.Tensor, w: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        q, k = (t.view(2, 64, 4, 32).transpose(1, 2) for t in (x @ w, x @ v))
+        apart = torch.ones(64, 64, dtype=torch.bool, device=x.device).tril()
+        return torch.softmax((q @ k.transpose(-1, -2)).masked_fill(~apart, float("-inf")).float(), -1).half() @ k
+
     labels = lambda: torch.randint(0, 512, (256,), device="cuda")  # noqa: E731
     yield "two_graphs", {}, lambda: ((lambda x, b: F.gelu(x + b)), (half(1024, 96), half(96)))
     yield "two_graphs", {}, lambda: (added, (half(512, 128), half(512, 128)))
@@ -40,6 +45,7 @@ def models() -> Iterator[tuple[str, dict[str, Any], Callable[[], Model]]]:
     yield "loss", {}, lambda: ((lambda x, t: F.cross_entropy(x.float(), t)), (half(256, 512), labels()))
     yield "outer", {}, lambda: ((lambda x: torch.var(x, dim=0)), (torch.randn(2048, 32, device="cuda"),))
     yield "matmul", {}, lambda: ((lambda x, w, b: F.relu(x @ w + b)), (half(256, 64), half(64, 128), half(128)))
+    yield "attention", {}, lambda: (attention, (half(2, 64, 128), half(128, 128), half(128, 128)))
     yield "random", {}, lambda: ((lambda x: F.dropout(x, 0.1, True)), (half(256, 128),))
 
 
