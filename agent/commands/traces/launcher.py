@@ -6,13 +6,11 @@ is an argument of its own.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from pgo_agent.agent.commands.init.seen import Call
 from pgo_agent.agent.commands.traces import forms, launcher_text, symbolic
-from pgo_agent.agent.commands.traces.arguments import described
 from pgo_agent.agent.commands.traces.events import Other, Plain, TracedTensor
 from pgo_agent.agent.commands.traces.forms import Form
 from pgo_agent.agent.commands.traces.symbolic import Term, Vector
@@ -27,6 +25,7 @@ class Launcher:
 
     form: Form
     warps: int | None = None  # that the code was compiled for, where that is known
+    memory: int = 0  # bytes of the GPU that must hold its cases; 0: not known
     given: bool = False  # whether what it only writes is given, too, for it leaves elements unwritten
     notes: list[str] = field(default_factory=list)
 
@@ -241,34 +240,3 @@ class Launcher:
         }
         part = "".join(b.text for b in blocks).strip("\n")
         return "\n".join(missing.values()) + f"\n{part}\n\n\ndef {self.name}({', '.join(self.arguments)}):\n{body}\n"
-
-    @property
-    def calls(self) -> list[Call]:
-        line = next(i for i, text in enumerate(self.text.splitlines(), 1) if text.startswith(f"def {self.name}("))
-        return [self._call(i, line) for i in range(len(self.form.signatures))]
-
-    def _call(self, i: int, line: int) -> Call:
-        one, storages = self.form.signatures[i], {n: k for k, n in enumerate(self.form.tensors)}
-        sizes = {s for n in self.inputs for s in self.form.tensors[n][i].shape}
-        tensors = {n: described(one.ranges[n], storages[n], sizes) for n in self.form.tensors}
-        args: dict[str, object] = {n: tensors[n] for n in self.inputs}
-        args |= {n: {"plain": getattr(one.first.arguments[n], "value", None)} for n in self.plain}
-        args |= {g: {"plain": (*one.first.grid, 1, 1)[int(g[4:])]} for g in self.of_grid}
-        results = [tensors[n] for n in self.outputs]
-        result: Mapping[str, object] = (
-            results[0] if len(results) == 1 else {"list": results, "tuple": True} if results else {"plain": None}
-        )
-        uses, path = self.form.uses, str(self.form.source.path)
-        launch = {
-            "kernel": self.form.source.function,
-            "file": path,
-            "via": [],
-            "line": 0,
-            "grid": one.first.grid,
-            "args": tensors,
-            "constants": sorted(self.form.source.constants),
-            "stored": sorted(self.form.stored),
-            "loaded": [n for n in uses.loaded if n in tensors] if uses else [],
-            "unordered": bool(uses and uses.unordered),
-        }
-        return Call(path, self.name, line, args, dict(result), None, (launch,))

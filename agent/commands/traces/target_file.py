@@ -11,7 +11,7 @@ from pathlib import Path
 from pgo_agent.agent.commands.init import command, guessed_sizes, program
 from pgo_agent.agent.commands.init.captured_calls import Captured
 from pgo_agent.agent.commands.init.guessed_sizes import Trying
-from pgo_agent.agent.commands.traces import events, forms, sources, summary
+from pgo_agent.agent.commands.traces import events, forms, launched_calls, sources, summary
 from pgo_agent.agent.commands.traces.events import Compiled, TracedTensor
 from pgo_agent.agent.commands.traces.launcher import Launcher
 from pgo_agent.agent.commands.traces.summary import Kernel, Signature, Trace
@@ -39,7 +39,7 @@ def write(trace: Trace, kernel: Kernel, to: Path | None, force: bool, settings: 
     """Write the target of a kernel. Raises UsageFault for a kernel that none can be made of, with the reason."""
     to = to or usual(kernel)
     command.refuse(to, Path(kernel.file), force)
-    launcher = made(trace, kernel)
+    launcher = replace(made(trace, kernel), memory=devices.find(settings.device or DEFAULT_DEVICE).memory)
     tried, said = _tried(trace, launcher, to, settings)
     if tried.kept.kind == guessed_sizes.UNWRITTEN and launcher.outputs:
         launcher = replace(launcher, given=True, notes=[])
@@ -52,6 +52,7 @@ def write(trace: Trace, kernel: Kernel, to: Path | None, force: bool, settings: 
         AS_IT_STOOD,
         *alone,
         *dict.fromkeys(launcher.notes),
+        *launched_calls.shrunk(launcher),
         *(left if form.left_out else []),
         *said,
         *versions(trace),
@@ -71,7 +72,7 @@ def _tried(trace: Trace, launcher: Launcher, to: Path, settings: RunSettings) ->
     captured = Captured(
         path,
         text,
-        tuple(launcher.calls),
+        tuple(launched_calls.calls(launcher)),
         None,
         (),
         "",

@@ -6,11 +6,13 @@ The trace is of `model_kernels.py`, recorded without a GPU by `record.py`: its l
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pgo_agent.agent.commands.traces import events, summary, target_file
+from pgo_agent.agent.commands.traces.launched_calls import calls, shrunk
 from pgo_agent.agent.commands.traces.launcher import Launcher
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.errors import UsageFault
@@ -105,7 +107,7 @@ def test_what_is_read_and_written_is_given_and_a_number_that_counts_makes_no_cas
     assert (made.changed, made.outputs, len(made.form.signatures)) == (["P"], {}, 1)
     assert made.form.signatures[0].launches == 6
     counted = launcher(RECORDED, "_count")
-    assert (counted.changed, counted.calls[0].launches[0]["unordered"]) == (["OUT"], True)
+    assert (counted.changed, calls(counted)[0].launches[0]["unordered"]) == (["OUT"], True)
 
 
 def test_values_are_drawn_in_the_range_that_the_trace_has(tmp_path: Path) -> None:
@@ -114,7 +116,7 @@ def test_values_are_drawn_in_the_range_that_the_trace_has(tmp_path: Path) -> Non
             event["extracted_args"]["I"] |= {"min": 3.0, "max": 997.0, "mean": 500.0, "std": 280.0}
             event["extracted_args"]["OUT"] |= {"min": 0.0, "max": 0.0, "mean": 0.0, "std": 0.0}
 
-    call = launcher(edited(tmp_path, with_figures), "_count").calls[0]
+    call = calls(launcher(edited(tmp_path, with_figures), "_count"))[0]
     assert call.args["I"]["recipe"] == {"low": 3, "high": 1000}  # they nearly reach the size that they are indices into
     assert call.args["OUT"]["recipe"] == {"values": [0.0, 0.0, 0.0, 0.0]}
 
@@ -195,6 +197,17 @@ def test_trials_of_an_autotuner_count_as_no_launches(tmp_path: Path) -> None:
     assert (kernel.launches, kernel.trials) == (3, 3)
 
 
+def test_shapes_that_the_gpu_cannot_hold_are_scaled_down_and_that_is_said() -> None:
+    whole = launcher(RECORDED, "_product")
+    made = replace(whole, memory=60 << 20)
+    assert [c.args["A"]["shape"] for c in calls(made)] == [[1024, 512], [1000, 512], [128, 512]]
+    b = calls(made)[0].args["B"]
+    assert (b["shape"], b["stride"]) == ([512, 1024], [1, 512])
+    (said,) = shrunk(made)
+    assert said.endswith("are scaled down: 2048 became 1024, 4096 became 1024")
+    assert shrunk(whole) == [] == shrunk(replace(whole, memory=80 << 30))
+
+
 def test_another_triton_is_said(tmp_path: Path) -> None:
     def older(event: dict[str, Any]) -> None:
         if "payload" in event:
@@ -217,7 +230,7 @@ def test_no_text_of_a_trace_but_the_source_gets_into_a_target(tmp_path: Path) ->
 
     path = edited(tmp_path, hostile)
     made = launcher(path, "_norm")
-    assert "__import__" not in made.text + str(made.form.source.path) + str(made.calls)
+    assert "__import__" not in made.text + str(made.form.source.path) + str(calls(made))
     trace = summary.summarize(path)
     assert (trace.reading.unreadable, [k.name for k in trace.kernels if k.name == "_decay"]) == (6, [])
 
