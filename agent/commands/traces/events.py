@@ -63,6 +63,7 @@ class Launch:
     trial: bool  # of an autotuner that tries configurations
     inductor: bool
     without: str = ""  # why the trace has no arguments
+    caller: str = ""  # the file of the innermost function `call`: code that Inductor wrote has that name for it
 
 
 @dataclass(frozen=True)
@@ -177,6 +178,7 @@ def _launch(raw: Any) -> Launch:
         any(_tries(frame) for frame in raw.get("stack") or ()),
         bool(inductor),
         without,
+        next((_path(f.get("filename")) for f in reversed(raw.get("stack") or ()) if f.get("name") == "call"), ""),
     )
 
 

@@ -57,6 +57,7 @@ class Kernel:
     without: Counter[str] = field(default_factory=Counter)  # launches without arguments, by the reason
     signatures: dict[object, Signature] = field(default_factory=dict)
     uncounted: int = 0  # launches beyond MOST_SIGNATURES
+    callers: Counter[str] = field(default_factory=Counter)  # files whose function `call` launched it
     inductor: bool = False
     dots: bool = False  # it multiplies tiles
     compiled: set[str] = field(default_factory=set)  # hashes
@@ -137,6 +138,7 @@ def summarize(path: Path) -> Trace:
 def _add(kernel: Kernel, launch: Launch) -> None:
     kernel.compiled.add(launch.compiled)
     kernel.inductor |= launch.inductor
+    kernel.callers.update([launch.caller] if launch.caller else [])
     if launch.trial:
         kernel.trials += 1
         return

@@ -11,7 +11,7 @@ from pathlib import Path
 from pgo_agent.agent.commands.init import command, guessed_sizes, program
 from pgo_agent.agent.commands.init.captured_calls import Captured
 from pgo_agent.agent.commands.init.guessed_sizes import Trying
-from pgo_agent.agent.commands.traces import events, forms, launched_calls, sources, summary
+from pgo_agent.agent.commands.traces import events, forms, inductor_graph, launched_calls, sources, summary
 from pgo_agent.agent.commands.traces.events import Compiled, TracedTensor
 from pgo_agent.agent.commands.traces.launcher import Launcher
 from pgo_agent.agent.commands.traces.summary import Kernel, Signature, Trace
@@ -39,6 +39,10 @@ def write(trace: Trace, kernel: Kernel, to: Path | None, force: bool, settings: 
     """Write the target of a kernel. Raises UsageFault for a kernel that none can be made of, with the reason."""
     to = to or usual(kernel)
     command.refuse(to, Path(kernel.file), force)
+    beside = list[str]()
+    for code in (c for c, _ in kernel.callers.most_common() if inductor_graph.holds(Path(c), kernel.name)):
+        if paths := inductor_graph.write(Path(code), kernel.name, to, settings, beside):
+            return Written(paths[0], kernel.name, 1, (f"the reference is PyTorch's own graph, of {code}",), True)
     launcher = replace(made(trace, kernel), memory=devices.find(settings.device or DEFAULT_DEVICE).memory)
     tried, said = _tried(trace, launcher, to, settings)
     if tried.kept.kind == guessed_sizes.UNWRITTEN and launcher.outputs:
@@ -51,6 +55,7 @@ def write(trace: Trace, kernel: Kernel, to: Path | None, force: bool, settings: 
     notes = [
         AS_IT_STOOD,
         *alone,
+        *beside,
         *dict.fromkeys(launcher.notes),
         *launched_calls.shrunk(launcher),
         *(left if form.left_out else []),

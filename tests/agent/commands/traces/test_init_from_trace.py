@@ -101,6 +101,24 @@ def test_a_kernel_of_inductor_becomes_plain_triton_with_the_block_size_that_was_
     assert "kernel that PyTorch 2.13 wrote" not in made.text  # of its module only what it needs
 
 
+def test_the_graph_of_a_kernel_of_inductor_is_its_reference_where_the_code_that_launched_it_is_here(
+    tmp_path: Path,
+) -> None:
+    code = tmp_path / "code.py"
+    code.write_text((Path(__file__).parents[1] / "init" / "inductor_code" / "two_graphs.txt").read_text())
+
+    def launched_by_it(event: dict[str, Any]) -> None:
+        if of(event, "triton_per_fused_0") and event["event_type"] == "launch":
+            event["name"] = "triton_poi_fused_add_gelu_0"
+            event["stack"] = [{"filename": str(code), "name": "call", "line": 70}]
+
+    path = edited(tmp_path, launched_by_it)
+    done = pgo("init", "--from-trace", path, "--kernel", "triton_poi_fused_add_gelu_0", "-o", "t.py", cwd=tmp_path)
+    assert done.code == 0, done.err
+    assert f"the reference is PyTorch's own graph, of {code}" in done.out
+    assert not target.read(tmp_path / "t.py").of_original
+
+
 def test_what_is_read_and_written_is_given_and_a_number_that_counts_makes_no_case_of_its_own() -> None:
     made = launcher(RECORDED, "_decay")
     assert made.arguments == ["P", "G", "rate", "step"]
