@@ -55,7 +55,7 @@ def varied(source: str, shipped: Built, manifest: Mapping[str, Any], space: obje
     seen = {name: _seen(site, every_site, shipped) for name, site in launched.items()}
     declared = _declared(space, launched, seen, order, source)
     chosen: dict[str, Space | None] = {**declared} or dict.fromkeys(([n for n in order if n in launched] or order)[:1])
-    standing = next((s for s in every_site if s.kernel == order[0] and not s.autotuned), None)
+    standing = next((s for s in every_site if s.kernel in order[:1] and not s.autotuned), None)
     nothing = Varied(written=named(standing, every_site, standing.values) if standing else None)
     if not launched:
         return Varied(why=f"no launch parameter to vary: {_unseen(source, order)}")

@@ -18,11 +18,15 @@ from pgo_agent.sandbox.ttgir.tokens import Unreadable
 
 
 def shown(ctx: Context, which: str) -> Shown | None:
-    """Return what models are shown of `shipped` or a built candidate; None for a text that the reader refuses."""
+    """Return what models are shown of `shipped` or a built candidate; None for a text that the reader refuses, and
+    where torch operators alone run."""
     case = ctx.baseline().cases[0]
     bundle, label, config = _plan(ctx, which, case)
     manifest = ctx.store.contents.manifest(bundle)
-    build = _hot(ctx, which, manifest, manifest["plans"][case][label])
+    plan = manifest["plans"][case][label]
+    if not any("kernel" in s for s in plan["steps"]):
+        return None
+    build = _hot(ctx, which, manifest, plan)
     text = ctx.store.contents.get(manifest["kernels"][build]["files"]["ttgir"], "ttgir").decode()
     try:
         module = reader.parse(text)

@@ -100,7 +100,13 @@ def _case(ctx: Context, base: Baseline, case: str) -> JsonObject:
 
 def _arguments(inputs: Inputs) -> str:
     """The arguments of kernel() in a case: dtype and shape, strides unless contiguous, plain values."""
-    return ", ".join(f"{name} {_tensor(x)}" if isinstance(x, Mapping) else f"{name}={x}" for name, x in inputs.items())
+    return ", ".join(_argument(name, x) for name, x in inputs.items())
+
+
+def _argument(name: str, x: object) -> str:
+    if not isinstance(x, Mapping):
+        return f"{name}={x}"
+    return f"{name}={float.fromhex(x['f'])}" if "f" in x else f"{name} {_tensor(x)}"
 
 
 def _tensor(x: Mapping[str, Any]) -> str:

@@ -124,7 +124,7 @@ class Replay:
         for buffer in self.given:
             buffer.zero_()
         for made in made_by_torch:
-            made.fill_(0)
+            torch.empty(0, dtype=torch.uint8, device=self.device).set_(made).zero_()
         synchronize(self.device)
         for kernel in self.kernels.values():
             kernel.unload()

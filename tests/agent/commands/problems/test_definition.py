@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pgo_agent.agent.commands.export import forms
 from pgo_agent.agent.commands.problems import definition, definition_target
-from pgo_agent.sandbox import parsing, target
+from pgo_agent.agent.llm.replies.merge_contract import merge
+from pgo_agent.sandbox import target
 from pgo_agent.sandbox.errors import UsageFault
 
 from tests.agent.command_line import pgo
@@ -157,6 +159,7 @@ def test_a_solution_that_is_no_file_in_triton_is_refused(tmp_path: Path, changes
 def test_the_export_of_its_candidate_names_the_definition(place: Path) -> None:
     of = definition.definition(place / "rms.json")
     text = definition_target.text(of, definition.workloads(place / "w.jsonl", of), None, Path("rms.json"))
-    assert "\n# Definition: rmsnorm_h64\n" in text
-    parsing.module(text)
+    assert forms.DEFINITION.findall(text) == ["rmsnorm_h64"]
+    replaced = merge(text, KERNEL.replace("def run(", "def kernel("))
+    assert forms.DEFINITION.findall(replaced) == ["rmsnorm_h64"]  # whatever a candidate leaves of the kernel part
     assert target.of_texts(Path("t.py"), text, Path("t.py"), text).name == "t"
