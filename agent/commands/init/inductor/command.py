@@ -5,7 +5,7 @@ on `target_text.py` for its text, and on `program.py` to try it on stand-in tens
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pgo_agent.agent.commands.init import command, program
@@ -127,20 +127,26 @@ def _chosen(path: Path, found: Sequence[Found], refused: Sequence[tuple[str, str
 
 def _written(source: Source, found: Found, to: Path, inside: Box, device: str) -> Written:
     """Write a target with free rows, where reference and launcher take other ones; else with the sizes of the call."""
+    first, rest = source.drafts[0], source.drafts[1:]
+    why = _tried(source, to, inside, device)
+    if not why:
+        return Written(found, to, ())
+    if first.sizes.rows is None:
+        return Written(found, to, (f"the target fails on stand-in tensors: {why}",))
+    if not _tried(replace(source, drafts=(draft.everywhere(first), *rest)), to, inside, device):
+        return Written(found, to, ())
+    plain = kernels.plain(inside, device, [fixed := draft.fixed(first)])[0]
+    failed = _tried(Source(source.path, (fixed,), plain), to, inside, device)
+    notes = [f"the target fails on stand-in tensors: {failed}"] if failed else []
+    return Written(found, to, (f"small cases have the sizes of the call, for others fail: {why}", *notes))
+
+
+def _tried(source: Source, to: Path, inside: Box, device: str) -> str:
+    """Write a target; return why it fails on stand-in tensors, if it does."""
     text = target_text.write(source)
     target.parse(text, str(to))
     command.save(text, to)
-    why = program.error_of(inside, device, TRIED, to)
-    if not why:
-        return Written(found, to, ())
-    first = found.drafts[0]
-    if first.sizes.rows is None:
-        return Written(found, to, (f"the target fails on stand-in tensors: {why}",))
-    plain = kernels.plain(inside, device, [fixed := draft.fixed(first)])[0]
-    command.save(target_text.write(Source(source.path, (fixed,), plain)), to)
-    why_fixed = program.error_of(inside, device, TRIED, to)
-    notes = [f"the target fails on stand-in tensors: {why_fixed}"] if why_fixed else []
-    return Written(found, to, (f"small cases have the sizes of the call, for others fail: {why}", *notes))
+    return program.error_of(inside, device, TRIED, to)
 
 
 # what is printed ------------------------------------------------------------------------------------------------------

@@ -90,7 +90,14 @@ def fixed(made: Draft) -> Draft:
     return replace(made, sizes=sizes, found=reference.write(made.group, writer(sizes)) if made.found else None)
 
 
-def writer(sizes: Sizes) -> Writer:
+def everywhere(made: Draft) -> Draft:
+    """Return a draft whose values all follow the rows where their sizes can, also those that are made of none with
+    rows: a one that is expanded, say."""
+    found = reference.write(made.group, writer(made.sizes, True)) if made.found else None
+    return replace(made, found=found)
+
+
+def writer(sizes: Sizes, everywhere: bool = False) -> Writer:
     """Return what writes the statements of a group's reference."""
     tensors = {n: a.layout for n, a in sizes.group.inputs.items() if a.layout is not None}
     floats = [named(n) for n, layout in tensors.items() if "float" in layout.dtype]
@@ -99,7 +106,16 @@ def writer(sizes: Sizes) -> Writer:
     aliases = sizes.group.symbols
     rows_, kind = sizes.rows.count if sizes.rows else 0, floats[0] if floats else ""
     following = set(sizes.rows.tensors) & set(tensors) if sizes.rows else set[str]()
-    return Writer(lambda n: aliases.get(n) or named(n), symbols, f"{first}.device", kind, sizes.inner, rows_, following)
+    return Writer(
+        lambda n: aliases.get(n) or named(n),
+        symbols,
+        f"{first}.device",
+        kind,
+        sizes.inner,
+        rows_,
+        following,
+        everywhere,
+    )
 
 
 def named(name: str) -> str:

@@ -48,6 +48,7 @@ class Writer:
     sizes: Callable[[Sequence[str]], list[str]]  # sizes of a tensor that follows the rows -> as expressions
     rows: int  # of the call; 0: they are not free
     following: set[str]  # values that are computed of tensors with rows
+    everywhere: bool = False  # whether values of others follow the rows, too
 
     def statement(self, node: Node) -> str:
         """Return the statement of a node. Raises NoReference."""
@@ -108,7 +109,8 @@ class Writer:
         if odd := [s for s in sizes if not arithmetic(s, self.symbols)]:
             raise NoReference(f"{node.name} has the size {odd[0][:40]!r}")
         made = not node.reads and len(sizes) > 0 and sizes[0] == str(self.rows) and self.rows > MANY
-        return f"[{', '.join(self.sizes(sizes) if made or self.following & set(node.reads) else sizes)}]"
+        follows = made or self.everywhere or self.following & set(node.reads)
+        return f"[{', '.join(self.sizes(sizes) if follows else sizes)}]"
 
     def value(self, text: str) -> str:
         """Return an argument as Python. Raises NoReference."""
