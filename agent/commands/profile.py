@@ -152,18 +152,19 @@ def _must_exist(built: Bundled, wanted: Sequence[str]) -> None:
         )
 
 
-def _tuned(store: Store, subject: Target) -> Mapping[str, str]:
-    """Return case -> the best configuration of its launch grid, from the last run of this file; empty without one."""
+def _tuned(store: Store, subject: Target) -> Mapping[str, tuple[str, str]]:
+    """Return case -> the best configuration of its launch grid, and of the file's own list, from the last run of this
+    file; empty without one."""
     baselines = [r.baseline for r in store.runs() if r.digest == subject.digest and r.baseline]
-    return {c: p.choice for c, p in baselines[-1].tuned.items()} if baselines else {}
+    return {c: (p.choice, baselines[-1].shipped[c].choice) for c, p in baselines[-1].tuned.items()} if baselines else {}
 
 
-def _chosen(source: str, built: Bundled, case: str, wanted: str | None, tuned: Mapping[str, str]) -> Wanted:
+def _chosen(source: str, built: Bundled, case: str, wanted: str | None, tuned: Mapping[str, tuple[str, ...]]) -> Wanted:
     labels = built.configurations[case]
     if wanted is not None and wanted not in labels:
         raise UsageFault(f"{case} has no configuration '{wanted}'", f"it has: {'; '.join(labels)}")
-    best = tuned.get(case)
+    best = next((label for label in tuned.get(case, ()) if label in labels), None)
     label, why = (wanted, "as asked") if wanted else (labels[0], "the first of the file's list")
-    if wanted is None and best in labels:
-        label, why = str(best), "the best of the last run"
+    if wanted is None and best is not None:
+        label, why = best, "the best of the last run"
     return Wanted(source, built.bundle, case, label, why)

@@ -7,6 +7,7 @@ from html import unescape
 from pathlib import Path
 
 import pytest
+from pgo_agent.agent.commands import profile
 from pgo_agent.agent.profile.case_profile import Profile
 from pgo_agent.agent.views.profile import page
 from pgo_agent.sandbox.json_codec import decoded
@@ -146,3 +147,20 @@ def test_what_does_not_exist_is_named_with_what_does(
 ) -> None:
     done = pgo("profile", str(ADD), *wrong, cwd=folder)
     assert done.code == 2 and told in done.err
+
+
+@pytest.mark.parametrize(
+    ("best", "label", "why"),
+    [
+        ((), "B=16", "the first of the file's list"),
+        (("B=64", "B=32"), "B=64", "the best of the last run"),
+        (("B=512", "B=32"), "B=32", "the best of the last run"),  # tuned is in no list of the file
+        (("B=512", "B=256"), "B=16", "the first of the file's list"),  # the list changed
+    ],
+)
+def test_what_a_run_found_best_is_profiled_tuned_before_the_files_own(
+    best: tuple[str, ...], label: str, why: str
+) -> None:
+    built = profile.Bundled("bundle", {"CASES/1m": ("B=16", "B=32", "B=64")}, (), {})
+    chosen = profile._chosen("", built, "CASES/1m", None, {"CASES/1m": best})
+    assert (chosen.label, chosen.why) == (label, why)
