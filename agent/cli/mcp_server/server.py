@@ -108,7 +108,10 @@ class Tools:
 
     @told
     def result(self, job: str) -> answers.Result:
-        """Return the verdict on a candidate, the stage, the reason, and how many times faster it is, with intervals."""
+        """Return the verdict on a candidate, the stage, the reason, and how many times faster it is, with intervals.
+
+        Also which races were looked for, and what each kernel was compiled to: registers, spills, notes of ptxas.
+        """
         submissions.work(self.store)
         return answers.result(self.store, job)
 
@@ -135,7 +138,7 @@ class Tools:
         """
         subject = contract.read(self._file(target))
         tried = history.tried(self.store, history.Subject(subject.digest, subject.asked))
-        runs = [r for r in self.store.runs() if r.digest == subject.digest]
+        runs = [r for r in self.store.runs() if r.digest == subject.digest or r.contract == subject.asked]
         not_told = {name for r in runs for name in answers.hidden(r)}
         return lessons.whole_lines(tried, not_told, SHOWN) or ["nothing was tried yet"]
 
@@ -144,7 +147,7 @@ class Tools:
     @told
     def profile(
         self,
-        target: str,
+        target: str = "",
         candidate: str = "",
         configuration: str = "",
         code: bool = True,
@@ -153,9 +156,9 @@ class Tools:
     ) -> Said:
         """Say what a kernel costs and where, line by line; with code, its TTGIR as readable pseudo-code with costs.
 
-        candidate: the job of a candidate (RUN/ID); default: the kernel as shipped. configuration: as `result` lists it
-        in brackets, 'BLOCK=64 num_warps=4 num_stages=2'; default: the best known of the kernel as shipped, the first
-        of a candidate's. passes: static needs no GPU; static,timeline,counters adds clocks inside of the kernel and
+        target: a target file, as shipped. candidate: the job of a candidate (RUN/ID), in its place. configuration: as
+        `result` lists it in brackets, 'BLOCK=64 num_warps=4 num_stages=2'; default: the best known of the kernel as
+        shipped, the first of a candidate's. passes: static needs no GPU; static,timeline,counters adds clocks inside of the kernel and
         Nsight Compute's counters, on a GPU. It may take a minute.
         """
         file = submitted_file.written(self.store, candidate, self.asked) if candidate else self._file(target)

@@ -38,7 +38,7 @@ def heard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
 
 
 async def profiled(client: Client, job: str, label: str) -> str:
-    return await done(client, "profile", target=TARGET, candidate=job, configuration=label)
+    return await done(client, "profile", candidate=job, configuration=label)
 
 
 async def done(client: Client, tool: str, **values: Any) -> str:
