@@ -158,8 +158,8 @@ class Tools:
 
         target: a target file, as shipped. candidate: the job of a candidate (RUN/ID), in its place. configuration: as
         `result` lists it in brackets, 'BLOCK=64 num_warps=4 num_stages=2'; default: the best known of the kernel as
-        shipped, the first of a candidate's. passes: static needs no GPU; static,timeline,counters adds clocks inside of the kernel and
-        Nsight Compute's counters, on a GPU. It may take a minute.
+        shipped, the first of a candidate's. passes: static needs no GPU; static,timeline,counters adds clocks inside of
+        the kernel and Nsight Compute's counters, on a GPU. It may take a minute.
         """
         file = submitted_file.written(self.store, candidate, self.asked) if candidate else self._file(target)
         arguments = ["profile", str(file), "--passes", passes, "--store", str(self.store.root.resolve())]
