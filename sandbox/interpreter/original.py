@@ -10,7 +10,7 @@ import ast
 import hashlib
 import linecache
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -18,30 +18,53 @@ from typing import Any
 import torch
 from pgo_agent.sandbox import parsing
 from triton.runtime import interpreter
+from triton.runtime.errors import OutOfResources
 from triton.runtime.jit import JITFunction
 
 _FLOATS = ("float32", "float16", "bfloat16", "float8e4nv", "float8e5", "float8e4b8", "float8e5b16", "float8e4b15",
            "half", "float", "float8_e4m3fn", "float8_e5m2")  # fmt: skip
+HALVINGS, LEAST = 3, 16  # of block sizes, to what at least
+_DOTS = ("tl.dot", "triton.language.dot")
 _HOMES = ("tl", "torch", "triton.language", "language", "core")
 _one_at_a_time = threading.RLock()
 
 
-def launcher(text: str, name: str, given: Iterable[Any]) -> Callable[..., Any]:
-    """Return the function `name` of a text, for arguments such as the given ones. Raises what the text raises."""
+def launcher(text: str, name: str, given: Iterable[Any], tiles: Sequence[str] = ()) -> Callable[..., Any]:
+    """Return the function `name` of a text, for arguments such as the given ones. Raises what the text raises.
+
+    `tiles`: block sizes that a launch may halve, for the grid follows them and no result has a part for each block.
+    """
     tensors = [t for t in given if isinstance(t, torch.Tensor)]
     floats = {t.dtype for t in tensors if t.is_floating_point()}
-    host = not any(t.device.type == "cuda" for t in tensors)
-    if host:
-        _as_compiled()
-    function: Callable[..., Any] = _names(text, floats == {torch.float64}, host)[name]
-    return _on_host(function) if host else function
+    wide = floats == {torch.float64}
+    if any(t.device.type == "cuda" for t in tensors):
+        return _with_smaller_tiles(text, name, tuple(tiles)) if wide else _function(text, name)
+    _as_compiled()
+    return _on_host(_function(widened(text) if wide else text, name, host=True))
+
+
+def _with_smaller_tiles(text: str, name: str, tiles: tuple[str, ...]) -> Callable[..., Any]:
+    """Return the function of a widened text: with tiles half as large where they do not fit into shared memory."""
+
+    def call(*args: Any, **options: Any) -> Any:
+        for halvings in range(HALVINGS if tiles else 0):
+            try:
+                return _function(widened(text, tiles, halvings), name)(*args, **options)
+            except OutOfResources:
+                continue
+        return _function(widened(text, tiles, HALVINGS if tiles else 0), name)(*args, **options)
+
+    return call
+
+
+def _function(text: str, name: str, host: bool = False) -> Callable[..., Any]:
+    function: Callable[..., Any] = _names(text, host)[name]
+    return function
 
 
 @cache
-def _names(text: str, wide: bool, _host: bool) -> dict[str, Any]:
-    """Execute a text; return its names. `wide`: with float64 in place of all floats. What it imports is not the same on
-    the host."""
-    text = widened(text) if wide else text
+def _names(text: str, _host: bool) -> dict[str, Any]:
+    """Execute a text; return its names. What it imports is not the same on the host."""
     file = f"<original kernel {hashlib.sha256(text.encode()).hexdigest()[:16]}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)  # Triton reads its functions there
     names = {"__name__": f"pgo_original_{file[-17:-1]}", "__file__": file}
@@ -49,24 +72,66 @@ def _names(text: str, wide: bool, _host: bool) -> dict[str, Any]:
     return names
 
 
-def widened(text: str) -> str:
-    """Return a text with float64 where it names a shorter float, and with launches in one stage: such tiles take more
-    shared memory."""
-    return ast.unparse(ast.fix_missing_locations(_Wide().visit(parsing.module(text)))) + "\n"
+@cache
+def widened(text: str, tiles: tuple[str, ...] = (), halvings: int = 0) -> str:
+    """Return a text with float64 where it names a shorter float or begins a sum with a number, and with launches in one
+    stage: such tiles take more shared memory. `halvings`: of those tiles, where launches name them as numbers."""
+    return ast.unparse(ast.fix_missing_locations(_Wide(tiles, halvings).visit(parsing.module(text)))) + "\n"
 
 
 class _Wide(ast.NodeTransformer):
+    def __init__(self, tiles: tuple[str, ...], halvings: int) -> None:
+        self.tiles, self.halvings = tiles, halvings
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        self.generic_visit(node)
+        if any("jit" in ast.unparse(d) for d in node.decorator_list):
+            carried = {n for loop in ast.walk(node) if isinstance(loop, ast.For | ast.While) for n in _assigned(loop)}
+            for one in ast.walk(node):
+                if isinstance(one, ast.Assign) and _assigned(one) & carried:
+                    one.value = _doubles(one.value)
+        return node
+
     def visit_Attribute(self, node: ast.Attribute) -> ast.Attribute:
         self.generic_visit(node)
         if node.attr in _FLOATS and ast.unparse(node.value) in _HOMES:
             node.attr = "float64"
         return node
 
+    def visit_Call(self, node: ast.Call) -> ast.Call:
+        self.generic_visit(node)
+        if ast.unparse(node.func) in _DOTS and not any(k.arg == "out_dtype" for k in node.keywords):
+            node.keywords.append(ast.keyword("out_dtype", parsing.expression("tl.float64")))  # else it is fp32
+        return node
+
     def visit_keyword(self, node: ast.keyword) -> ast.keyword:
         self.generic_visit(node)
         if node.arg == "num_stages":
             node.value = ast.Constant(1)
+        if node.arg in self.tiles and isinstance(node.value, ast.Constant) and type(node.value.value) is int:
+            size = node.value.value
+            node.value = ast.Constant(max(min(size, LEAST), size >> self.halvings))
         return node
+
+
+def _assigned(node: ast.AST) -> set[str]:
+    """Return the names that are assigned in a statement."""
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+
+
+def _doubles(value: ast.expr) -> ast.expr:
+    """Return a value with the numbers that are written down in it, alone or in a tuple, as tensors of float64."""
+    if isinstance(value, ast.Tuple):
+        return ast.Tuple([_doubles(v) for v in value.elts], value.ctx)
+    return parsing.expression(f"tl.full((), {ast.unparse(value)}, tl.float64)") if _number(value) else value
+
+
+def _number(value: ast.expr) -> bool:
+    """Whether an expression is a float that is written down: compiled code takes it for fp32, also in a loop."""
+    if isinstance(value, ast.UnaryOp):
+        return _number(value.operand)
+    called = isinstance(value, ast.Call) and ast.unparse(value.func) == "float"
+    return called or (isinstance(value, ast.Constant) and type(value.value) is float)
 
 
 def _on_host(function: Callable[..., Any]) -> Callable[..., Any]:

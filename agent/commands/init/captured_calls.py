@@ -38,6 +38,7 @@ class Captured:
     program: str  # text of the file from which the first call was made; empty: not known
     modules: Modules  # that may be taken into the target
     original: str = ""  # text with the launcher and all that it needs, which reference() launches; empty: no need of it
+    tiles: tuple[str, ...] = ()  # block sizes that the original may halve: see `sandbox/interpreter/original.py`
     weights: tuple[int, ...] = ()  # of the calls, by how often they were made; empty: all count alike
     whose: str = "a program that uses it"  # calls
 

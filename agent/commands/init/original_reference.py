@@ -5,13 +5,16 @@ The copy is launched by `sandbox/interpreter/original.py`. No candidate reaches 
 
 from collections.abc import Sequence
 
+from pgo_agent.agent.commands.init.captured_calls import Captured
 
-def lines(launcher: str, tensors: Sequence[str], body: Sequence[str]) -> list[str]:
+
+def lines(captured: Captured, body: Sequence[str]) -> list[str]:
     """Return the lines of reference(). `body`: those of kernel(), which call the launcher."""
-    taken = [line.replace(f"{launcher}(", "launch(", 1) for line in body]
+    taken = [line.replace(f"{captured.name}(", "launch(", 1) for line in body]
+    tiles = f", tiles={list(captured.tiles)!r}" if captured.tiles else ""
     return [
         "from pgo_agent.sandbox.interpreter import original",
-        f'launch = original.launcher(ORIGINAL, "{launcher}", [{", ".join(tensors)}])',
+        f'launch = original.launcher(ORIGINAL, "{captured.name}", [{", ".join(captured.inputs)}]{tiles})',
         *taken,
     ]
 

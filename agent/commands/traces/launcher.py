@@ -5,6 +5,7 @@ are sizes where they are in every launch. Relies on `symbolic.py` for the expres
 is an argument of its own.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -60,13 +61,14 @@ class Launcher:
     def _allocation(self, name: str, sizes: Sequence[Term]) -> str:
         """Return the expression that allocates an output; empty where its shape is no function of sizes."""
         listed = self.form.tensors[name]
-        shape = self._shape([tuple(t.shape[i] for t in listed) for i in range(len(listed[0].shape))], sizes)
-        if shape is None or not self.form.tensors:
-            return ""
         others = {n: ts for n, ts in self.form.tensors.items() if n not in self.form.outputs}
         if not others:
             return ""
         same = [n for n, ts in others.items() if all(a.dtype == b.dtype for a, b in zip(ts, listed, strict=True))]
+        alike = [n for n, ts in others.items() if all(a.shape == b.shape for a, b in zip(ts, listed, strict=True))]
+        shape = [f"{n}.shape[{i}]" for n in alike[:1] for i in range(len(listed[0].shape))] or self._axes(name, sizes)
+        if shape is None:
+            return ""
         exact = [n for n in same if all(a.shape == b.shape for a, b in zip(others[n], listed, strict=True))]
         dtype = f"{(exact or same)[0]}.dtype" if exact or same else f"torch.{listed[0].dtype}"
         if len({t.dtype for t in listed}) > 1 and not same:
@@ -80,6 +82,16 @@ class Launcher:
             if strides is not None
             else ""
         )
+
+    def _axes(self, name: str, sizes: Sequence[Term]) -> list[str] | None:
+        """Return the shape of an output by sizes; of those of equal value first the one at the same place."""
+        listed = self.form.tensors[name]
+        found = list[str]()
+        for i in range(len(listed[0].shape)):
+            values = tuple(t.shape[i] for t in listed)
+            here = [t for t in sizes if t.text.endswith(f".shape[{i}]")]
+            found.append(symbolic.find(values, here, 2) or self._size(values, sizes))
+        return found if all(found) else None
 
     def _shape(self, vectors: Sequence[Vector], sizes: Sequence[Term]) -> list[str] | None:
         found = [self._size(v, sizes) for v in vectors]
@@ -196,18 +208,29 @@ class Launcher:
         for i in range(count):
             vector = tuple(g[i] for g in grids)
             same = str(vector[0]) if len(set(vector)) == 1 else ""
-            text = symbolic.grid(vector, self.sizes, self._of_axis(i, found)) or same
+            blocks, named = self._of_axis(i, found)
+            text = symbolic.grid(vector, self.sizes, blocks, named) or same
             if not text:
                 self.notes.append(f"the grid's number {i} is no function of sizes: each case has its own")
             found.append(text or f"grid{i}")
         return found
 
-    def _of_axis(self, i: int, taken: Sequence[str]) -> list[Term]:
-        """Return block sizes, first those that are named after an axis of the grid, last those that others have."""
-        letters = AXES[i]
-        names = sorted(self._blocks, key=lambda n: not {n[0].upper(), n[-1].upper()} & set(letters))
-        terms = [Term(f'meta["{n}"]', self._blocks[n]) for n in names]
-        return sorted(terms, key=lambda t: any(t.text in g for g in taken))
+    def _of_axis(self, i: int, taken: Sequence[str]) -> tuple[list[Term], list[Term]]:
+        """Return block sizes, last those that another axis of the grid has, and those that this axis is named after."""
+        terms = {n: Term(f'meta["{n}"]', v) for n, v in self._blocks.items()}
+        named = [t for n, t in terms.items() if {n[0].upper(), n[-1].upper()} & set(AXES[i]) and "BLOCK" in n]
+        listed = [*named, *(t for t in terms.values() if t not in named)]
+        return sorted(listed, key=lambda t: any(t.text in g for g in taken)), named
+
+    @property
+    def tiles(self) -> tuple[str, ...]:
+        """Block sizes that the grid follows; none where a result, or what changes in place, may have a part for each
+        block."""
+        whole = all(
+            re.fullmatch(r"torch\.empty\(\((\w+\.shape\[\d\](, |,\)|\)))+, .*", text) for text in self.outputs.values()
+        )
+        used = [n for n in self._blocks if any(f'meta["{n}"]' in g for g in self.grid)]
+        return tuple(used) if whole and self.outputs and not self.changed else ()
 
     # the whole --------------------------------------------------------------------------------------------------------
 

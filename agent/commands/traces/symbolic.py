@@ -7,7 +7,7 @@ chance; whoever takes it marks it as guessed, and the sizes of small cases are t
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, product
+from itertools import chain, combinations, product
 
 from pgo_agent.agent.commands.traces.events import TracedTensor
 
@@ -56,23 +56,29 @@ def _next(n: int) -> int:
     return 1 << (n - 1).bit_length() if n > 0 else 1
 
 
-def grid(values: Vector, sizes: Sequence[Term], blocks: Sequence[Term]) -> str:
+def grid(values: Vector, sizes: Sequence[Term], blocks: Sequence[Term], named: Sequence[Term] = ()) -> str:
     """Return one number of a grid as an expression; empty for none that fits every launch.
 
-    `blocks`: block sizes, by the names that they have in the launcher.
+    `blocks`: block sizes, by the names that they have in the launcher. `named`: those that are named after this axis: a
+    quotient with one of them is no chance.
     """
     if set(values) == {1}:
         return "1"
-    return next((t.text for t in _grids(sizes, blocks) if t.values == values), "")
+    first = (t for t in _quotients(sizes, named) if ".numel" not in t.text)
+    return next((t.text for t in chain(first, _grids(sizes, blocks)) if t.values == values), "")
+
+
+def _quotients(sizes: Sequence[Term], blocks: Sequence[Term]) -> list[Term]:
+    return [
+        Term(f"triton.cdiv({s.text}, {b.text})", tuple(map(_cdiv, s.values, b.values)))
+        for s, b in product(sizes, blocks)
+        if all(n > 0 for n in b.values) and any(n > 1 for n in b.values)
+    ]
 
 
 def _grids(sizes: Sequence[Term], blocks: Sequence[Term]) -> Iterator[Term]:
     distinct = list({t.values: t for t in reversed(sizes)}.values())[::-1]
-    quotients = [
-        Term(f"triton.cdiv({s.text}, {b.text})", tuple(map(_cdiv, s.values, b.values)))
-        for s, b in product(distinct, blocks)
-        if all(n > 0 for n in b.values) and any(n > 1 for n in b.values)
-    ]
+    quotients = _quotients(distinct, blocks)
     yield from distinct
     yield from quotients
     axes = [t for t in distinct if ".numel" not in t.text and set(t.values) != {1}]

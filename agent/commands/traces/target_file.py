@@ -83,6 +83,7 @@ def _tried(trace: Trace, launcher: Launcher, to: Path, settings: RunSettings) ->
         "",
         form.source.modules(repository, frozenset()),
         text,
+        launcher.tiles,
         tuple(s.launches for s in form.signatures),
         f"the trace {trace.path.name}",
     )
