@@ -56,7 +56,7 @@ def write(store: Store, name: str, which: str, folder: Path) -> list[Path]:
     """Write the TTGIR of every kernel that `shipped`, `tuned` or a candidate launches; return the files.
 
     The first line of each names its kernel, so that a changed copy can be given to `check`. Raises UsageFault if it was
-    not built, EnvironmentFault if the folder cannot be written.
+    not built or launches none, EnvironmentFault if the folder cannot be written.
     """
     run, written = store.run(name), dict[str, Path]()
     for case, plans in _plans(store, run, which).items():
@@ -67,6 +67,8 @@ def write(store: Store, name: str, which: str, folder: Path) -> list[Path]:
                 path = folder / f"{case.split('/')[-1]}.{kernel['name']}.{key[:8]}.ttgir"
                 text = store.contents.get(kernel["files"]["ttgir"], "ttgir").decode()
                 written.setdefault(key, _put(path, f"// replaces: {key}\n// at: {json.dumps(config)}\n{text}"))
+    if not written:
+        raise UsageFault(f"{which} launches no kernel: torch operators alone run", "name a candidate that launches one")
     return list(written.values())
 
 

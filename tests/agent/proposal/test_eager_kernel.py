@@ -70,6 +70,8 @@ def test_a_models_first_kernel_in_triton_is_judged_against_pytorch(tmp_path: Pat
     assert "a: factor=0.5, x float32[4096]" in request.read_text()
     request.with_name(request.name.replace("request", "reply")).write_text(REPLY)
     assert pgo("resume", cwd=tmp_path).code == 0
+    nothing = pgo("show", "last", "tuned", "--ttgir", "ir", cwd=tmp_path)
+    assert nothing.code == 2 and "tuned launches no kernel: torch operators alone run" in nothing.err
     store = Store(tmp_path / ".pgo-agent")
     (candidate,) = store.candidates(store.run("last").id)
     assert (candidate.author != "embedded", candidate.verdict) == (True, "checked"), candidate.reason
