@@ -33,12 +33,14 @@ def _answer(path: Path, request: Mapping[str, Any]) -> dict[str, Any]:
 
     model = SizedModel(target.load(path, "pgo_problem"), request["given"], request["init"])
     sizes = {str(n): int(v) for n, v in request["sizes"].items()}
-    width = model.called(sizes).outputs[0].shape[-1:]
+    seen = model.called(sizes)
+    width = seen.outputs[0].shape[-1:]
     rows = {n: [v] for n, v in sizes.items() if (v,) == tuple(width)}
     ladders = {c: ladder | (rows if c in request["rows"] else {}) for c, ladder in request["ladders"].items()}
     cases = {c: model.nearest(sizes, ladder) for c, ladder in ladders.items()}
     return {
         **model.described(sizes),
+        "partial": seen.partial,
         "cases": {c: {"sizes": s, **model.called(s).cost()} for c, s in cases.items()},
         "of_init": not all(model.same(s, sizes) for s in cases.values()),
     }

@@ -17,6 +17,11 @@ from torch.utils._pytree import tree_map_only
 from torch.utils.flop_counter import FlopCounterMode
 
 Sizes = Mapping[str, int]
+# Operators that may leave parts of a tensor unread.
+_PARTS = tuple(
+    f"aten.{name}."
+    for name in ("embedding", "index", "gather", "index_select", "take", "slice", "select", "as_strided", "diagonal")
+)
 TRIED = 400  # calls of the model at most
 
 
@@ -28,6 +33,11 @@ class Call:
     outputs: tuple[Any, ...]
     moved: int  # bytes of inputs, weights and outputs
     flops: int
+
+    @property
+    def partial(self) -> bool:
+        """Whether parts of what it is given may stay unread."""
+        return any(c.startswith(_PARTS) for c in self.calls)
 
     def cost(self) -> dict[str, int]:
         return {"flops": self.flops, "bytes": self.moved}

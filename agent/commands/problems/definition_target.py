@@ -52,6 +52,7 @@ def text(
         guessed=render.GUESSED,
         uncounted=uncounted,
         moved=list(_bytes(of)),
+        indexed=_indexed(of),
     )
 
 
@@ -177,9 +178,14 @@ def _input(of: Definition, name: str, spec: Spec, numbers: Mapping[str, Number],
     return f"normal({shape}, torch.{spec.dtype}),{mark}"
 
 
+def _indexed(of: Definition) -> bool:
+    """Whether whole numbers among the inputs may say what is read of the others."""
+    return any(s.shape and "float" not in s.dtype for s in of.inputs.values())
+
+
 def _bytes(of: Definition) -> Iterator[str]:
-    """Yield the bytes of each tensor, as expressions of a case."""
-    for spec in (*of.inputs.values(), *of.outputs.values()):
+    """Yield the bytes of each tensor that is moved in any case, as expressions of a case."""
+    for spec in (*(() if _indexed(of) else of.inputs.values()), *of.outputs.values()):
         if spec.shape is not None:
             factors = [f'case["{a}"]' if of.axes[a] is None else str(of.axes[a]) for a in spec.shape]
             yield " * ".join([*factors, f"torch.{spec.dtype}.itemsize"])

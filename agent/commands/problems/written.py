@@ -48,6 +48,7 @@ class Looked:
     of_init: bool = False  # what it computes depends on sizes that its constructor was given
     dropout: bool = False
     batch_norm: bool = False
+    partial: bool = False  # parts of what it is given may stay unread
 
 
 def look(box: Box, problem: Problem) -> Looked:

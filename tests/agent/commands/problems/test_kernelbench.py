@@ -124,6 +124,15 @@ def test_pytorchs_compiler_proposes_a_kernel_that_is_checked(tmp_path: Path) -> 
     assert profile.code == 0 and "torch operators alone" in profile.out
 
 
+def test_a_table_that_is_read_in_part_is_not_counted_whole(tmp_path: Path) -> None:
+    text = NORM.replace("nn.LayerNorm(shape)", "nn.Embedding(shape, 64)").replace(
+        "torch.rand(256, 512)", "torch.randint(0, 512, (256,))"
+    )
+    (tmp_path / "table.py").write_text(text)
+    assert pgo("init", "table.py", cwd=tmp_path).code == 0
+    assert "What is read of the inputs depends on what they hold." in (tmp_path / "table_target.py").read_text()
+
+
 def test_a_model_that_does_not_run_is_refused_with_what_it_raised(tmp_path: Path) -> None:
     (tmp_path / "norm.py").write_text(NORM.replace("return [512]", "return [511]"))
     refused = pgo("init", "norm.py", cwd=tmp_path)
