@@ -7,13 +7,14 @@ from typing import Any
 import anyio
 import pytest
 from mcp import Client, MCPError
-from pgo_agent.agent.cli.mcp_server import built_kernels, cards, server, worker
+from pgo_agent.agent.cli.mcp_server import built_kernels, cards, server, target_check, worker
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import RunSettings
 
 from tests.agent import facts
 from tests.agent.cli.mcp_server import serving
 from tests.agent.cli.mcp_server.serving import ADD, READS, SECRET, TARGET, call, judged
+from tests.shared_builds import lend
 
 SPILLS = ADD.replace('{"BLOCK": 2048}, num_warps=8', '{"BLOCK": 8192}, num_warps=1, maxnreg=32')
 
@@ -22,6 +23,7 @@ SPILLS = ADD.replace('{"BLOCK": 2048}, num_warps=8', '{"BLOCK": 8192}, num_warps
 def heard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     """What a client heard of a candidate that spills, and of one that tells what it reads in the box."""
     root = serving.folder(tmp_path_factory.mktemp("looked"))
+    lend(root / "ws" / target_check.FOLDER)
     spy = ADD.replace("def kernel(x, y):", "def _launched(x, y):")
     spy = spy.replace("def reference", f"{READS.format(when='True').strip()}\n\n\ndef reference")
 
