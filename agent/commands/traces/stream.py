@@ -4,15 +4,16 @@ What is cut short is noted, and its whole lines are given.
 """
 
 import gzip
-import io
 import json
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, cast
+from typing import IO
 
 from pgo_agent.sandbox.errors import UsageFault
 
+READ = 1 << 16  # bytes of a compressed file at once
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 HINT = "record one with `pgo-agent trace -- python train.py`, or with TRITON_TRACE=FOLDER TRITON_TRACE_LAUNCH=1"
 
@@ -38,7 +39,7 @@ def lines(file: Path, cut: list[str]) -> Iterator[bytes]:
                     cut.append(file.name)
                 elif line.strip():
                     yield line
-    except (EOFError, gzip.BadGzipFile, OSError) as e:
+    except (EOFError, zlib.error, OSError) as e:
         if isinstance(e, OSError) and not isinstance(e, gzip.BadGzipFile):
             raise UsageFault(f"cannot read {file}: {e.strerror or e}", HINT) from None
         cut.append(file.name)
@@ -53,28 +54,35 @@ def _json(line: bytes) -> bool:
 
 
 @contextmanager
-def _opened(file: Path) -> Iterator[IO[bytes]]:
+def _opened(file: Path) -> Iterator[Iterable[bytes]]:
     with file.open("rb") as raw:
         magic = raw.read(4)
         raw.seek(0)
         if magic[:2] == GZIP:
             with gzip.open(raw) as stream:
-                yield cast(IO[bytes], stream)
-        elif magic == ZSTD:
-            with _zstd(file, raw) as stream:
                 yield stream
+        elif magic == ZSTD:
+            yield _zstd(file, raw)
         else:
             yield raw
 
 
-@contextmanager
-def _zstd(file: Path, raw: IO[bytes]) -> Iterator[IO[bytes]]:
+def _zstd(file: Path, raw: IO[bytes]) -> Iterator[bytes]:
+    """Yield the lines of zstd's frames. Raises EOFError after those of a last one that is cut."""
     try:
         import zstandard
     except ImportError:
         raise UsageFault(f"{file} is compressed by zstd", "pip install zstandard, or unpack it") from None
-    with zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True) as stream:
-        try:
-            yield cast(IO[bytes], io.BufferedReader(stream))
-        except zstandard.ZstdError:
-            raise EOFError from None
+    frame, begun, rest = zstandard.ZstdDecompressor().decompressobj(), False, b""
+    while data := raw.read(READ):
+        while data:
+            try:
+                *whole, rest = (rest + frame.decompress(data)).split(b"\n")
+            except zstandard.ZstdError:
+                raise EOFError from None
+            yield from (line + b"\n" for line in whole)
+            data, begun = frame.unused_data if frame.eof else b"", not frame.eof
+            frame = zstandard.ZstdDecompressor().decompressobj() if frame.eof else frame
+    if begun:
+        raise EOFError
+    yield from [rest] if rest else []

@@ -3,6 +3,7 @@
 The trace is of `model_kernels.py`, recorded without a GPU by `record.py`: its launches are real, its values unknown.
 """
 
+import gzip
 import json
 import subprocess
 import sys
@@ -172,6 +173,26 @@ def test_of_a_trace_that_is_cut_short_what_is_whole_is_used(tmp_path: Path) -> N
     assert done.code == 0, done.err
     assert "_product" in done.out
     assert "cut short: cut.ndjson.gz; what is whole is used" in done.out
+
+
+def test_each_compression_is_read_a_folder_of_files_too_and_what_is_whole_of_one_that_is_cut(tmp_path: Path) -> None:
+    zstandard = pytest.importorskip("zstandard")  # which comes with tritonparse
+    plain = [json.dumps(e).encode() + b"\n" for e in lines()]
+    forms = {
+        "a.ndjson": b"".join(plain),
+        "b.bin.ndjson": b"".join(map(gzip.compress, plain)),  # a member for each line, as tritonparse writes them
+        "c.ndjson.zst": b"".join(zstandard.ZstdCompressor().compress(line) for line in plain),
+    }
+    for name, content in forms.items():
+        (tmp_path / name).write_bytes(content)
+        trace = summary.summarize(tmp_path / name)
+        assert (trace.reading.events, trace.reading.cut) == (len(plain), []), name
+        (tmp_path / name).write_bytes(content[:-20])
+        cut = summary.summarize(tmp_path / name).reading
+        assert (cut.events, cut.cut) == (len(plain) - 1, [name])
+    whole = summary.summarize(tmp_path)
+    assert whole.reading.events == 3 * (len(plain) - 1)
+    assert {k.name: k.launches for k in whole.kernels}["_norm"] == 18
 
 
 @pytest.mark.parametrize(
