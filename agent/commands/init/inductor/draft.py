@@ -183,10 +183,21 @@ def launcher(made: Draft, statements: Mapping[int, str]) -> list[str]:
             if arg.tensor and not arg.held and local(arg) not in allocated:
                 allocated.add(local(arg))
                 lines.append(_allocation(made, arg))
-        template = sizes.rows is not None and sizes.rows.launches[i].grid
-        lines.append(f"{statements[i].removesuffix(')')}, {ROWS})" if template else statements[i])
+        lines.append(statements[i].removesuffix(")") + _told(sizes, i) + ")")
     known = variables(made)
     return [*lines, f"return {', '.join(_shown(made, n, known[n]) for n in made.group.outputs)}"]
+
+
+def _told(sizes: Sizes, number: int) -> str:
+    """Return the argument of a launch that tells Triton how many rows there are."""
+    if sizes.rows is None:
+        return ""
+    turned = sizes.rows.launches[number]
+    return f", {turned.constant}={_times(turned.numel // sizes.rows.count)}"
+
+
+def _times(per_row: int) -> str:
+    return f"{ROWS} * {per_row}" if per_row > 1 else ROWS
 
 
 def _shown(made: Draft, name: str, variable: str) -> str:
@@ -231,7 +242,7 @@ def _number(sizes: Sizes, number: int, arg: Arg) -> str:
     per_row = turned.numel // sizes.rows.count
     if arg.parameter != turned.parameter:
         return arg.text
-    return f"{ROWS} * {per_row}" if per_row > 1 else ROWS
+    return _times(per_row)
 
 
 def _allocation(made: Draft, arg: Arg) -> str:

@@ -253,15 +253,16 @@ def _masked(function: ast.FunctionDef, prefix: str) -> bool:
 
 
 def opened(text: str, name: str, turned: Turned) -> str:
-    """Return a kernel's text whose length is a parameter that Triton is told: the same code where it is the same."""
+    """Return a kernel's text that gets its length from the launch, as a constant: where it is the same, so is the code
+    that Triton makes of it."""
     tree = parsing.module(text)
     function = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name)
-    function.body = [
-        n for n in function.body if not (isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == turned.parameter)
-    ]
-    if turned.parameter not in [a.arg for a in function.args.args]:
-        function.args.args.append(ast.arg(turned.parameter))
-    for arg in function.args.args:
-        if arg.arg == turned.parameter:
-            arg.annotation = parsing.expression("tl.constexpr")
+    told = list[ast.stmt]()
+    for node in function.body:
+        if not (isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == turned.parameter):
+            told.append(node)
+        elif turned.constant != turned.parameter:
+            told += parsing.module(f"{turned.parameter} = {turned.constant}").body
+    function.body = told
+    function.args.args.append(ast.arg(turned.constant, parsing.expression("tl.constexpr")))
     return ast.unparse(tree) + "\n"

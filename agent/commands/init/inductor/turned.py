@@ -15,3 +15,8 @@ class Turned:
     axes: Mapping[str, tuple[int, int, int]]  # parameter -> axis, its size, and elements below it that are rows, too
     extent: int  # rows, in the smallest steps of any tensor
     grid: str = ""  # of a template, whose launch says it: on the rows
+
+    @property
+    def constant(self) -> str:
+        """The parameter by which Triton is told the length: `XNUMEL`."""
+        return self.parameter.upper()
