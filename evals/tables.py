@@ -254,7 +254,10 @@ def of_problems() -> str:
     """Return how far the problems in KernelBench's form came: a Markdown table, a line for each."""
     listed = problems.read()
     count = ", ".join(f"{n} {what}" for what, n in problems.counted(listed).items())
-    return f"{problems.table(listed)}\n{count[0].upper()}{count[1:]}. Without a GPU; nothing is measured.\n"
+    where = (
+        "Without a GPU, so nothing is measured; triton 3.6.0, torch 2.13.0, 2026-11-26, on two cores with other work"
+    )
+    return f"{problems.table(listed)}\n{count[0].upper()}{count[1:]}. {where}.\n"
 
 
 def moves() -> str:
