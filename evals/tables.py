@@ -254,9 +254,7 @@ def of_problems() -> str:
     """Return how far the problems in KernelBench's form came: a Markdown table, a line for each."""
     listed = problems.read()
     count = ", ".join(f"{n} {what}" for what, n in problems.counted(listed).items())
-    where = (
-        "Without a GPU, so nothing is measured; triton 3.6.0, torch 2.13.0, 2026-11-26, on two cores with other work"
-    )
+    where = "Without a GPU, so nothing is measured; triton 3.6.0, torch 2.13.0, commits of 2026-11-26, two busy cores"
     return f"{problems.table(listed)}\n{count[0].upper()}{count[1:]}. {where}.\n"
 
 
