@@ -102,8 +102,13 @@ def test_what_is_ended_before_it_came_never_runs(log: int, tmp_path: Path, monke
 
 
 @pytest.mark.parametrize("why", ["no library", "killed"])
-def test_where_it_cannot_be_forked_a_judge_is_begun_anew(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    library = "no_such_library" if why == "no library" else "torch"  # which takes long enough to be killed in
+def test_where_it_cannot_be_forked_a_judge_is_begun_anew(
+    why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "takes_long.py").write_text("import time\ntime.sleep(60)\n")  # long enough to be killed in
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr("pgo_agent.sandbox.isolation.bubblewrap.extra_paths", lambda: [tmp_path])
+    library = "no_such_library" if why == "no library" else "takes_long"
     monkeypatch.setitem(forkserver.LIBRARIES, unboxed.MODULE, (library, "json"))
     before = set(forkers())
     judge = Process(sys.executable, None)

@@ -50,22 +50,26 @@ async def done(client: Client, tool: str, **values: Any) -> str:
             return str(said["text"])
 
 
+@pytest.mark.slow
 def test_a_target_is_checked_while_its_candidates_are_judged(heard: dict[str, Any]) -> None:
     said = heard["checked"]
     assert said.startswith("no_change") and "checked: 2 small cases" in said, said
     assert SECRET not in said and "allowed" not in said and "held" not in said
 
 
+@pytest.mark.slow
 def test_a_result_says_which_kernel_spills_and_how_much_and_where_to_look(heard: dict[str, Any]) -> None:
     worst, *_ = heard["spills"]["kernels"]
     assert worst.startswith("_add [BLOCK=8192 num_warps=1") and "32 registers a thread" in worst and "spills" in worst
     assert "profile" in heard["spills"]["note"]
 
 
+@pytest.mark.slow
 def test_the_profile_of_a_job_is_that_of_the_candidate(heard: dict[str, Any]) -> None:
     assert "spill" in heard["profile"] and "tl.load(x_ptr + at" in heard["profile"]
 
 
+@pytest.mark.slow
 def test_a_profile_prints_what_a_launcher_says_that_finds_no_held_out_case_in_its_box(heard: dict[str, Any]) -> None:
     assert b"HELD_OUT = {}".hex() in heard["spy"]
     assert SECRET.encode().hex() not in heard["spy"]

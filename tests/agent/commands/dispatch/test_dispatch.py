@@ -120,6 +120,7 @@ def judged(folder: Path, faster: float) -> Done:
         return pgo("dispatch", "--judge", "spool:box", cwd=folder)
 
 
+@pytest.mark.slow
 def test_a_region_that_is_slower_shrinks_to_what_was_measured_and_then_goes(measured: Path) -> None:
     done = judged(measured, 0.9)
     assert done.code == 2 and "no region of run" in done.err, done.out + done.err

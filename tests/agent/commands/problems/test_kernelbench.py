@@ -114,6 +114,7 @@ def test_a_problem_becomes_a_target_without_an_edit(tmp_path: Path) -> None:
     assert "problem_target.py is right, and no other code than the target has" in checked.out
 
 
+@pytest.mark.slow
 def test_pytorchs_compiler_proposes_a_kernel_that_is_checked(tmp_path: Path) -> None:
     (tmp_path / "norm.py").write_text(NORM)
     assert pgo("init", "norm.py", cwd=tmp_path).code == 0

@@ -56,6 +56,7 @@ def test_measured_times_in_the_trace_take_the_place_of_the_estimate(tmp_path: Pa
 # targets --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_target_passes_its_check_and_finds_a_wrong_candidate_wrong_without_an_edit(tmp_path: Path) -> None:
     done = pgo("init", "--from-trace", RECORDED, "--kernel", "_norm", cwd=tmp_path)
     assert done.code == 0, done.err

@@ -71,11 +71,13 @@ def uuid(pool: ClusterPool) -> str:
     return str(pool.environment.uuid)
 
 
+@pytest.mark.slow
 def test_without_a_gpu_in_the_cluster_it_is_said_and_nothing_is_left(hosts: Hosts) -> None:
     with pytest.raises(EnvironmentFault, match="has no GPU"):
         hosts.pool()
 
 
+@pytest.mark.slow
 def test_hosts_may_join_and_go_while_work_goes_on(hosts: Hosts) -> None:
     """Two hosts answer side by side; one is killed while it answers, and its question moves; a third joins."""
     first, second = (hosts.started.add_node(num_cpus=1, num_gpus=1) for _ in range(2))
