@@ -297,7 +297,9 @@ def test_check_names_the_lines_that_are_to_be_written(tmp_path: Path) -> None:
 # a stranger's path ----------------------------------------------------------------------------------------------------
 
 PAGE = (ROOT / "docs" / "your-own-kernel.md").read_text()
-CHECKED = [section for section in PAGE.split("\n## ")[1:] if "pgo-agent init --check" in section and "```diff" in section]
+CHECKED = [
+    section for section in PAGE.split("\n## ")[1:] if "pgo-agent init --check" in section and "```diff" in section
+]
 SECTIONS = {section.split("\n")[0]: section for section in CHECKED}
 
 
