@@ -17,7 +17,7 @@ optimize: compiled  ## run the main job on the embedded default; ends well wheth
 test: compiled build/types/pgo_agent  ## style, types and every test that takes seconds
 	$(BIN)/ruff check .
 	$(BIN)/mypy & types=$$!; \
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -q -m "not slow and not triton39 and not model"; \
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -q -m "not slow and not triton39 and not model"; \
 	tests=$$?; wait $$types && exit $$tests
 
 test-slow: compiled field  ## the tests that take longer: compilers on whole kernels, runs that are killed, packages of others

@@ -132,6 +132,7 @@ def test_what_is_marked_in_a_target_is_told_but_for_its_held_out_cases(tmp_path:
     assert said.startswith("to write: line 36: SMALL") and "9_991" not in said
 
 
+@pytest.mark.slow
 def test_what_configurations_have_in_common_is_told_once(heard: dict[str, Any]) -> None:
     first, *others = heard["spills"]["kernels"]
     assert [line.partition("]")[0] for line in others] == ["_add [BLOCK=1024 num_warps=4 num_stages=3"]

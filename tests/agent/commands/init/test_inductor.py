@@ -214,6 +214,7 @@ def test_one_kernel_is_chosen_by_name_and_written_where_it_is_said(tmp_path: Pat
     assert "dict(rows=1024)" in (tmp_path / "t.py").read_text()
 
 
+@pytest.mark.slow
 def test_target_is_right_without_an_edit(tmp_path: Path) -> None:
     assert pgo("init", "--inductor", CODE / "matmul.txt", cwd=tmp_path).code == 0
     done = pgo("init", "--check", "matmul_target.py", cwd=tmp_path)
