@@ -6,6 +6,7 @@ garbage collector lets another thread in that parses as well, one of the two end
 
 import ast
 import warnings
+from collections.abc import Iterator, Sequence
 from threading import Lock
 from typing import Any
 
@@ -29,6 +30,15 @@ def literal(text: str) -> Any:
     raises."""
     with _ALONE:
         return ast.literal_eval(text)
+
+
+def flat(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield the statements of a body, those in `with` blocks in place of the blocks."""
+    for node in body:
+        if isinstance(node, ast.With):
+            yield from flat(node.body)
+        else:
+            yield node
 
 
 def compiled(text: str) -> ast.Module:

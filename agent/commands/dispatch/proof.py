@@ -73,6 +73,7 @@ class Prover:
         self.device = devices.find(self.run.device)
         self.place = Place(store.contents, chosen, self.device, len(os.sched_getaffinity(0)))
         self.folder = store.root / FOLDER / self.run.id
+        self.traced: dict[str, dict[str, CaseLaunches]] = {}  # digest of a target -> what it launches
         self.known = self._launches(self.subject, "what the original launches")
         self.notes = list[str]()
 
@@ -113,11 +114,14 @@ class Prover:
         return f"Candidate {r.candidate.id[:8]} of run {self.run.id}, won in {', '.join(r.cases)}."
 
     def _launches(self, subject: Target, doing: str) -> dict[str, CaseLaunches]:
-        self.emit(Event(Phase("build", doing=f"tracing {doing}")))
-        found = probe_target.launches(subject, self.place)
-        if not found:
-            raise UsageFault(f"{subject.path} cannot be traced", f"pgo-agent init --check {self.run.target}")
-        return found
+        """Return what a target launches; one that an earlier round asked about is not traced again."""
+        if subject.digest not in self.traced:
+            self.emit(Event(Phase("build", doing=f"tracing {doing}")))
+            found = probe_target.launches(subject, self.place)
+            if not found:
+                raise UsageFault(f"{subject.path} cannot be traced", f"pgo-agent init --check {self.run.target}")
+            self.traced[subject.digest] = found
+        return self.traced[subject.digest]
 
     def _host(self, attempt: _Attempt) -> dict[str, float]:
         """Return case or probe -> seconds that the guards take."""
@@ -131,12 +135,11 @@ class Prover:
 
     def _judged(self, attempt: _Attempt) -> Result | None:
         """Return what a judge says of the cases whose launches differ; None where none does."""
-        cases = [c for c in attempt.differing if c in self.known]
-        asked = [p for p in attempt.differing if p not in self.known]
-        if not (cases or asked):
+        differing = attempt.differing
+        if not differing:
             return None
         told = list[Result]()
-        settings = self.settings.changed({"cases": (*cases, *asked)})
+        settings = self.settings.changed({"cases": tuple(differing)})
         base = probe_target.written(self.folder / "original", attempt.base)
         new = probe_target.written(self.folder / "dispatch", attempt.new)
         against.start(against.Asked(new, str(base), None), settings, self.store, self.emit, told.append)

@@ -3,7 +3,7 @@
 A winner's cases share a guard where one tells them from all other public cases; otherwise each case has its own.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pgo_agent.agent.commands.dispatch import guards
@@ -65,9 +65,3 @@ def _region(
 
 def _name(candidate: Candidate, cases: tuple[str, ...]) -> tuple[str, ...]:
     return candidate.id, *cases
-
-
-def described(regions: Sequence[Region]) -> Iterator[str]:
-    """Yield a line for each region."""
-    for r in regions:
-        yield f"{r.candidate.id[:8]} ({r.candidate.move}): {', '.join(r.cases)}"

@@ -28,8 +28,9 @@ class Winner:
 
 def of(store: Store, run: str) -> list[Winner]:
     """Return the winners of a run, that with the most cases first. Raises UsageFault where no case was won."""
-    gains = {c.id: g for c in store.candidates(run) if c.kind == "source" and (g := _gains(store, run, c.id))}
-    accepted = any(c.verdict == Verdict.ACCEPTED for c in store.candidates(run))
+    candidates = store.candidates(run)
+    gains = {c.id: g for c in candidates if c.kind == "source" and (g := _gains(store, run, c.id))}
+    accepted = any(c.verdict == Verdict.ACCEPTED for c in candidates)
     best = {case: max(g.get(case, 0.0) for g in gains.values()) for g in gains.values() for case in g}
     left = {case for case, gain in best.items() if gain >= GAIN}
     if not left or not accepted:

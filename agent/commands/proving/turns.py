@@ -21,7 +21,7 @@ from pgo_agent.sandbox.json_codec import JsonObject, Record
 ORDER = ("without", "with", "with", "without")
 SHOWN = 1500  # characters of a program's last words
 NAME_THEM = "the program sets `outputs = {...}` (tensors, numbers) at its top level, or --outputs NAME says what else"
-HINT = "for example: pgo-agent prove last -- python infer.py"
+HINT = "for example: pgo-agent prove -- python infer.py"
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,10 @@ from typing import Any, ClassVar, TypeVar
 
 from pgo_agent.sandbox.bundle.store import RECORDS, ContentStore
 from pgo_agent.sandbox.errors import EnvironmentFault, Fault, TargetFault, UsageFault
-from pgo_agent.sandbox.gate.verdict import Judgement
 from pgo_agent.sandbox.json_codec import JsonObject
 from pgo_agent.sandbox.judge import by_hash
 from pgo_agent.sandbox.judge.gpus import Gpu
-from pgo_agent.sandbox.judge.interface import Ended, NoStart, always, of_ended
+from pgo_agent.sandbox.judge.interface import Ended, NoStart, Verdicts, always
 from pgo_agent.sandbox.judge.machine import NOWHERE, Environment
 from pgo_agent.sandbox.judge.questions import Question
 from pgo_agent.sandbox.target import Target
@@ -74,7 +73,7 @@ class RemoteLock:
         return str(self._call("holder"))
 
 
-class RemoteGpu:
+class RemoteGpu(Verdicts):
     """A judge on one GPU of a cluster. `actor`: the handle of its GpuHost; `about`: what that says of itself."""
 
     elsewhere: ClassVar[bool] = False
@@ -87,7 +86,7 @@ class RemoteGpu:
         self.environment = NOWHERE
         self.busy = self.waited = self._began = 0.0
         self.files: Files | None = None  # of the run, once that begins
-        self.started = self._closed = False
+        self.started = False
         self.python = ""
         self.gpu: str | None = about["uuid"]
         self._sent = set[str]()  # files that its host has
@@ -102,12 +101,6 @@ class RemoteGpu:
         answer = self._read(self._call("answer", question.do, named, seconds=None))
         self._fetch(answer)
         return question.read(answer)
-
-    def verdict(self, question: Question[Judgement]) -> Judgement:
-        try:
-            return self.ask(question)
-        except Ended as e:
-            return of_ended(question.do, e)
 
     def open(self) -> Environment:
         """Start a judge process for the target. Raises as `ask`."""
@@ -131,7 +124,6 @@ class RemoteGpu:
         """End the judge process and the actor. It may answer a question meanwhile."""
         import ray
 
-        self._closed = True
         with contextlib.suppress(Exception):
             ray.get(self.actor.close.remote(), timeout=5)
         with contextlib.suppress(Exception):
@@ -154,9 +146,6 @@ class RemoteGpu:
                 return
             self._began = self.busy
             yield name, do()
-
-    def idle(self) -> AbstractContextManager[None]:
-        return nullcontext()
 
     def queue(self, question: Question[object]) -> None:
         """Do nothing: commands are asked in order."""

@@ -84,7 +84,7 @@ def _statements(
     call: ast.FunctionDef, written: Written, kernels: Mapping[str, Kernel], allowed: Collection[str]
 ) -> Iterator[str]:
     renamed = _arguments(call, written)
-    for node in _flat(call.body):
+    for node in parsing.flat(call.body):
         text = ast.unparse(node)
         if _SILENT.fullmatch(text) or _NOTHING.fullmatch(text) or text.endswith("= args"):
             continue
@@ -131,14 +131,6 @@ def _needed(lines: Sequence[str]) -> list[str]:
             read -= {made[1]} if made else set()
             read |= set(re.findall(r"\w+", line[made.end() :] if made else line))
     return kept[::-1]
-
-
-def _flat(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    for node in body:
-        if isinstance(node, ast.With):
-            yield from _flat(node.body)
-        else:
-            yield node
 
 
 def _arguments(call: ast.FunctionDef, written: Written) -> dict[str, str]:

@@ -8,7 +8,7 @@ the fragment returns. Relies on `output_code.py` and `fragment.py`; reads text a
 import ast
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pgo_agent.agent.commands.init.inductor import fragment as reading
@@ -17,6 +17,7 @@ from pgo_agent.agent.commands.init.inductor.fragment import Fragment, Layout
 from pgo_agent.agent.commands.init.inductor.output_code import Kernel, Module
 from pgo_agent.agent.commands.init.inductor.parameters import POINTERS, written
 from pgo_agent.agent.commands.init.inductor.values import Buffer
+from pgo_agent.sandbox import parsing
 
 _EMPTY = re.compile(r"empty_strided_(\w+)")
 _EXTERN = re.compile(r"(?:extern_kernels\.|(?:torch\.ops\.)?aten\.|torch\.ops\.\w+\.)(\w+)")
@@ -82,7 +83,7 @@ def follow(module: Module) -> Followed:
     """Return the launches of a module's kernels, in order."""
     names, found = _Names(), list[Launch]()
     for call in module.calls:
-        for node in _flat(call.body):
+        for node in parsing.flat(call.body):
             match node:
                 case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="run")) as run) if (
                     name in module.kernels
@@ -98,14 +99,6 @@ def follow(module: Module) -> Followed:
                 case ast.Assign(targets=[ast.Name(id=name)], value=value):
                     _assigned(name, value, names)
     return Followed(tuple(found), names.symbols)
-
-
-def _flat(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    for node in body:
-        if isinstance(node, ast.With):
-            yield from _flat(node.body)
-        else:
-            yield node
 
 
 def _assigned(name: str, value: ast.expr, names: _Names) -> None:
