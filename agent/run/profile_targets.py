@@ -22,11 +22,11 @@ ENOUGH = "it could lead to nothing: all candidates of the budget were proposed"
 
 def take(ctx: Context, w: Wanted, gpu: GpuBudget, at_once: int, choose: Choosing, last: bool = False) -> CaseProfile:
     """Profile one case, of `at_once` side by side. `last`: it leads to no proposal. Raises what the passes raise."""
-    which, builder = ctx.settings.profile_visibility, replace(ctx.builder, cores=max(1, ctx.builder.cores // at_once))
-    means = Means(builder, gpu, profile_visibility.passes(which), choose)
-    if last and which is ProfileVisibility.ALL:
+    asked, builder = ctx.settings, replace(ctx.builder, cores=max(1, ctx.builder.cores // at_once))
+    means = Means(builder, gpu, profile_visibility.passes(asked), choose)
+    if last and asked.profile_visibility is ProfileVisibility.ALL and not asked.controlled:
         means = replace(means, passes=LAST, unwanted=ENOUGH)
-    return profile_visibility.cut(case_profile(means, w), which)
+    return profile_visibility.cut(case_profile(means, w), asked)
 
 
 def wanted(ctx: Context, which: str) -> list[Wanted]:

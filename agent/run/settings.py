@@ -25,6 +25,7 @@ class ProfileVisibility(StrEnum):
 
     ALL = "all"
     COUNTERS = "counters"
+    BOUND = "bound"
     NONE = "none"
 
 
@@ -190,7 +191,7 @@ class RunSettings:
     profile_visibility: Annotated[
         ProfileVisibility,
         Option(
-            "What of profiles the optimizer is told; counters are Nsight Compute's.",
+            "What of profiles the optimizer is told; counters: Nsight Compute's; bound: by what the work is bound.",
             SEARCH,
             flag="--profile",
             key="insight",
@@ -224,6 +225,10 @@ class RunSettings:
     ] = sys.executable
     interpreting: float | None = None  # seconds of Triton's interpreter for a candidate; None: the judge's own limit
     alone: bool = False  # learn nothing from earlier runs in the workspace: runs of a plan must not help one another
+    controlled: bool = False  # the model alone proposes, and of its prompts the profile alone follows from a profile
+    generations: int | None = None  # at most; None: as many as candidates and patience allow
+    baseline_of: str = ""  # the run of this target whose baseline, and profile of it, are taken over; empty: its own
+    profile_of: str = ""  # the run of another target whose profile is told in place of the own: wrong on purpose
 
     def changed(self, changes: Changes) -> "RunSettings":
         """Return these settings with others in place of some. Raises TypeError for an unknown name."""

@@ -35,6 +35,8 @@ Vetoed = tuple[Steer, Candidate, Judgement]
 
 def room(ctx: Context) -> int:
     """Return the number of candidates that the budget still allows; a person's own do not count."""
+    if ctx.settings.generations is not None and len(ctx.store.generations(ctx.run.id)) >= ctx.settings.generations:
+        return 0
     counted = sum(c.proposer != AUTHOR for c in ctx.store.candidates(ctx.run.id))
     return max(0, ctx.settings.candidates - counted)
 

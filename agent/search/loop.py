@@ -18,7 +18,7 @@ from langgraph.types import Command
 from pgo_agent.agent.evaluation import baseline as baselines
 from pgo_agent.agent.run import incumbent, steering, submissions
 from pgo_agent.agent.run.context import Context
-from pgo_agent.agent.search import profile_incumbent, recovery, steps
+from pgo_agent.agent.search import lent, profile_incumbent, recovery, steps
 from pgo_agent.agent.search.finish import finish as finish_run
 
 
@@ -28,8 +28,9 @@ class State(TypedDict):
 
 
 def baseline(state: State, runtime: Runtime[Context]) -> None:
-    if runtime.context.store.run(runtime.context.run.id).baseline is None:
-        baselines.establish(runtime.context)
+    ctx = runtime.context
+    if ctx.store.run(ctx.run.id).baseline is None:
+        lent.take_over(ctx) if ctx.settings.baseline_of else baselines.establish(ctx)
 
 
 def profile(state: State, runtime: Runtime[Context]) -> None:

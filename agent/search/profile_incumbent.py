@@ -38,13 +38,20 @@ SHARE = 0.1  # of a run's minutes: the GPU time that one incumbent's profile may
 
 def due(ctx: Context) -> Literal["profile", "summarize"] | None:
     """Return the step that the incumbent still needs, by the record; None when nobody uses its profile."""
-    if ctx.run.facts.given or ctx.settings.profile_visibility is ProfileVisibility.NONE:
+    if ctx.run.facts.given or not _used(ctx):
         return None
     stored = _by_case(ctx, incumbent.name(ctx))
     lacking = {case for case in ctx.baseline().cases if case not in stored or _is_gone(ctx, stored[case])}
     if lacking and lacking & incumbent.best_known(ctx, incumbent.name(ctx)).keys():
         return "profile"
     return "summarize" if any(map(_lacks_summary, stored.values())) else None
+
+
+def _used(ctx: Context) -> bool:
+    """Return whether anything is made of the incumbent's profile. A controlled run makes prompts of it, no report."""
+    if ctx.settings.controlled:
+        return incumbent.name(ctx) == incumbent.SHIPPED or steering.room(ctx) > 0
+    return ctx.settings.profile_visibility is not ProfileVisibility.NONE
 
 
 def _by_case(ctx: Context, which: str) -> dict[str, StoredProfile]:

@@ -77,10 +77,10 @@ def _fresh(ctx: Context, generation: int) -> Iterator[NewCandidate]:
     yield from _novel(ctx, lessons.remembered(ctx), lessons.MEMORY, seen)
     repairs = _novel(ctx, llm.propose_repairs(ctx), bandit.MODEL, seen)
     yield from islice(repairs, max(1, _width(ctx) - 1))  # one place is left for a new proposal
-    streams = {
-        bandit.MODEL: _novel(ctx, llm.propose_fresh(ctx), bandit.MODEL, seen),
-        bandit.MOVES: _novel(ctx, chain(compiled_reference.proposals(ctx), parents.proposals(ctx)), bandit.MOVES, seen),
-    }
+    streams = {bandit.MODEL: _novel(ctx, llm.propose_fresh(ctx), bandit.MODEL, seen)}
+    if not ctx.settings.controlled:
+        moves = chain(compiled_reference.proposals(ctx), parents.proposals(ctx))
+        streams[bandit.MOVES] = _novel(ctx, moves, bandit.MOVES, seen)
     yield from bandit.mixed(streams, bandit.tallies(ctx), ctx.settings.seed, generation)
 
 

@@ -5,8 +5,9 @@ the kernel were read, the line that a scope begins with says how long one execut
 its role; where warps were sampled, each line says the share of the samples in which a warp waited there, and for what.
 """
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
 from pgo_agent.sandbox.profile import memo, static
@@ -21,6 +22,8 @@ from pgo_agent.sandbox.ttgir.pseudocode.view import WIDTH, Readable, readable
 ISSUED = "selected"  # a sample of a warp that waited for nothing
 LEAST = 0.005  # of all samples: fewer are not worth a note
 COLUMNS = (("instr", 6), ("P50", 10), ("share", 8), ("stalls", 8))  # what notes say, right-aligned
+HEAD = "".join(f"{name:>{width}}" for name, width in COLUMNS)
+_COUNT = re.compile(r"  ( *\d+ instr)$")  # all that stands beside a line where nothing was launched
 
 
 @memo.kept("pgo_agent.sandbox.profile.pseudocode.pseudocode", version=4)
@@ -52,8 +55,27 @@ def annotated(view: Readable, counts: Mapping[str, int], scopes: Iterable[ScopeT
     costs = ({label: str(count) for label, count in counts.items()}, *times, *waits)
     notes = {label: _note([c.get(label, "") for c in costs]) for label in dict.fromkeys(chain(*costs))}
     column = max(map(len, notes.values()), default=0)
-    head = "".join(f"{name:>{width}}" for name, width in COLUMNS)
-    return f"{'':<{WIDTH - column}}{head}\n{view.text(notes)}"
+    return f"{'':<{WIDTH - column}}{HEAD}\n{view.text(notes)}"
+
+
+def apart(text: str) -> list[tuple[str, str]]:
+    """Return each row of a text that this module wrote as its code and the costs beside it; the head, which names
+    costs, is left out."""
+    head, *rest = text.splitlines() or [""]
+    rows = rest if head.endswith(HEAD) else text.splitlines()
+    if head.endswith(HEAD):
+        column = WIDTH - (len(head) - len(HEAD))
+    else:
+        column = max((len(m[1].lstrip()) for row in rows if (m := _COUNT.search(row))), default=-2)
+    width = WIDTH - column - 2
+    return [(row[:width].rstrip(), row[width + 2 :]) for row in rows]
+
+
+def together(rows: Sequence[tuple[str, str]], named: bool) -> str:
+    """Return rows of code with costs beside them as one text. `named`: under a line that names these."""
+    width = WIDTH - max((len(cost) for _, cost in rows), default=0) - 2
+    head = f"{'':<{width + 2}}{HEAD}\n" if named else ""
+    return head + "".join(f"{f'{code:<{width}}  {cost}'.rstrip()}\n" for code, cost in rows)
 
 
 def instructions(labels: Mapping[int, str], profile: StaticProfile) -> dict[str, int]:

@@ -15,30 +15,24 @@ from pgo_agent.agent import moves
 from pgo_agent.agent import text as printable
 from pgo_agent.agent.evaluation.known_time import rate
 from pgo_agent.agent.kernel_part import kernel_part
-from pgo_agent.agent.llm.replies.ttgir import Shown
 from pgo_agent.agent.moves import launch_config
 from pgo_agent.agent.moves.launch_sites import sites
-from pgo_agent.agent.profile import cost_model
-from pgo_agent.agent.profile.findings import Defect
 from pgo_agent.agent.proposal import case_dispatch, lessons, ttgir_view
 from pgo_agent.agent.proposal.predicates import Inputs
-from pgo_agent.agent.proposal.prompt import applicable_moves, attempts, cards, hot_loop
+from pgo_agent.agent.proposal.prompt import applicable_moves, attempts, cards, hot_loop, profile_told
 from pgo_agent.agent.proposal.prompt.inputs import Code, Facts
 from pgo_agent.agent.proposal.prompt.layout import prompt
 from pgo_agent.agent.proposal.prompt.sections import TooLong
 from pgo_agent.agent.run import incumbent, steering
 from pgo_agent.agent.run.context import Context
-from pgo_agent.agent.run.record import profiles, shipped_results
+from pgo_agent.agent.run.record import shipped_results
 from pgo_agent.agent.run.record.baseline import Baseline
-from pgo_agent.agent.run.record.profiles import StoredProfile
-from pgo_agent.agent.run.settings import ProfileVisibility
 from pgo_agent.sandbox.build.builder import triton_version
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.json_codec import JsonObject
 from pgo_agent.sandbox.profile.backend import Workbench
 from pgo_agent.sandbox.profile.gluon_api import api
-from pgo_agent.sandbox.profile.timeline.types import Timeline
 
 _LINE = re.compile(r"\bline (\d+)\b")
 _STATIC = ("registers", "shared", "spill_store_bytes", "spill_load_bytes", "notes", "pipeline_depth")
@@ -57,29 +51,27 @@ def gather(ctx: Context, remarks: Sequence[str] = ()) -> Facts:
     """Return the facts from the store. `remarks`: why recent replies were of no use."""
     base, which, inputs = ctx.baseline(), steering.start(ctx), case_dispatch.inputs(ctx)
     source, best = incumbent.python(ctx, which), incumbent.best_known(ctx, which)
-    stored = profiles.of(ctx.store, ctx.run.id, which)
-    profile, by_case = _profile(stored), [_defects([k]) for k in stored if k.summary is not None]
-    defects = _defects(stored)
+    told = profile_told.told(ctx, which, best)
     statics = [s for b in best.values() for s in (b.profiles.values() or [b.static])]
-    apply, skipped = applicable_moves.lines(ctx)
-    gluon = cards.asks_for_gluon(by_case, statics, ctx.device.arch)
+    apply, skipped = ([], []) if ctx.settings.controlled else applicable_moves.lines(ctx)
+    gluon = cards.asks_for_gluon(told.by_case, statics, ctx.device.arch)
     return Facts(
         device=asdict(ctx.device),
         triton=triton_version(ctx.builder.box.python),
         kernel=kernel_part(source),
         cases=[_case(ctx, base, case) | {"arguments": _arguments(inputs[case])} for case in base.cases],
-        statics=[] if ctx.settings.profile_visibility is ProfileVisibility.NONE else _statics(ctx, best),
+        statics=told.statics,
         tried=attempts.lines(_attempts(ctx, base), remarks),
         allowed_ops=base.allowed_ops,
         in_place=ctx.target.in_place,
-        profile=profile,
-        quoted=_quoted(source, profile),
-        code=_code(ctx, which, stored),
+        profile=told.lines,
+        quoted=_quoted(source, told.lines),
+        code=_code(ctx, which),
         moves=apply,
         skipped=skipped,
         lessons=lessons.lines(ctx),
         guidance=steering.guidance(ctx),
-        cards=cards.chosen(defects, statics, kernel_part(source), ctx.device.arch),
+        cards=cards.chosen(told.defects, statics, kernel_part(source), ctx.device.arch),
         gluon=api(Workbench(ctx.builder)) if gluon else (),
         launch=_launch(source, best),
         budget=ctx.settings.prompt_tokens,
@@ -116,20 +108,6 @@ def _tensor(x: Mapping[str, Any]) -> str:
     return f"{x.get('dtype', '')}{size}{other}"
 
 
-def _statics(ctx: Context, best: Mapping[str, moves.Best]) -> list[JsonObject]:
-    """Each build once, with the cases for which it is the best known."""
-    rows: list[JsonObject] = []
-    cases = list[list[str]]()
-    for case, b in best.items():
-        fits = cost_model.occupancy(b.static, b.config.get("num_warps", 4), ctx.device)
-        row = {k: b.static[k] for k in _STATIC} | asdict(fits) | {"choice": launch_config.said(b.config)}
-        if row not in rows:
-            rows.append(row)
-            cases.append([])
-        cases[rows.index(row)].append(case.split("/", 1)[1])
-    return [row | {"cases": of_row} for row, of_row in zip(rows, cases, strict=True)]
-
-
 def _launch(source: str, best: Mapping[str, moves.Best]) -> str:
     """The best known configuration of the first launch in the form of a reply; empty if nothing can be varied."""
     launches = sites(source)
@@ -139,25 +117,6 @@ def _launch(source: str, best: Mapping[str, moves.Best]) -> str:
             configs = [dict(bases[0].config)]
             return json.dumps({site.kernel: configs} if len({s.kernel for s in launches}) > 1 else configs)
     return ""
-
-
-# profile --------------------------------------------------------------------------------------------------------------
-
-
-def _profile(stored: Sequence[StoredProfile]) -> list[str]:
-    """The summary of every public case; a line that several cases share stands once."""
-    cases_by_line: dict[str, list[str]] = {}
-    for k in stored:
-        for line in k.summary.text.splitlines() if k.summary is not None else ():
-            if line.strip():
-                cases_by_line.setdefault(line.strip().removeprefix("- "), []).append(k.case.split("/", 1)[1])
-    return [printable.line(f"{', '.join(cases)}: {line}") for line, cases in cases_by_line.items()]
-
-
-def _defects(stored: Sequence[StoredProfile]) -> list[Defect]:
-    """The defects of all cases, the costliest first."""
-    ranked = [(i, b.finding.defect) for k in stored if k.summary for i, b in enumerate(k.summary.bottlenecks)]
-    return list(dict.fromkeys(defect for _, defect in sorted(ranked, key=lambda f: f[0])))
 
 
 def _quoted(source: str, profile: Sequence[str]) -> list[tuple[int, str]]:
@@ -171,32 +130,17 @@ def _quoted(source: str, profile: Sequence[str]) -> list[tuple[int, str]]:
 # code -----------------------------------------------------------------------------------------------------------------
 
 
-def _code(ctx: Context, which: str, stored: Sequence[StoredProfile]) -> Code | None:
+def _code(ctx: Context, which: str) -> Code | None:
     """The hot loop of the kernel that edits of TTGIR are about."""
     shown = ttgir_view.shown(ctx, which)
     if shown is None:
         return None
-    text, weights = _costs(ctx, shown, stored)
+    text, weights = profile_told.code(ctx, shown, which)
     labels = hot_loop.chosen(shown.module, shown.view, weights)
     whole = shown.text if len(shown.text) <= hot_loop.WHOLE else ""
     excerpt = "" if whole else hot_loop.excerpt(shown.module, shown.view, weights)
     case, choice = shown.case.split("/", 1)[1], launch_config.said(shown.config) or "its only configuration"
     return Code(shown.name, case, choice, hot_loop.rows(text, labels), excerpt, whole)
-
-
-def _costs(ctx: Context, shown: Shown, stored: Sequence[StoredProfile]) -> tuple[str, dict[str, float]]:
-    """All lines with their costs from the profile, and cycles by label if they were timed."""
-    matching = (profiles.whole(ctx.store.contents, k) for k in stored if k.case == shown.case and k.taken)
-    profile = next(matching, None)
-    if profile is None:
-        return shown.view.text(), {}
-    text = profile.code.get(shown.build) or shown.view.text()
-    timelines = [k.timeline for k in profile.kernels if k.build == shown.build and isinstance(k.timeline, Timeline)]
-    labels, weights = shown.view.labels(), dict[str, float]()
-    for scope in (s for t in timelines for s in t.scopes):
-        if label := next((labels[n] for n in range(scope.scope.first, scope.scope.last + 1) if n in labels), None):
-            weights[label] = weights.get(label, 0.0) + scope.count * scope.cycles.p50
-    return text, weights
 
 
 # what was tried -------------------------------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """Draws Nsight Compute's counters in the terminal: units against their peaks, why warps waited, and where."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
+from pgo_agent.agent.profile.counter_figures import dearest, readable, top
 from pgo_agent.agent.views.profile import format
 from pgo_agent.agent.views.profile.timeline_terminal import fact
 from pgo_agent.sandbox.profile.counters.types import Counters, LineCounters
@@ -10,7 +11,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-REASONS, LINES = 6, 6  # that are shown
 BAR = 30  # columns of a full bar
 
 
@@ -26,25 +26,10 @@ def draw(c: Counters, text: Sequence[str], out: Console) -> None:
         out.print(_where(where, sum(n.samples for n in c.source), text, out.width))
 
 
-def top(stalls: Mapping[str, float]) -> dict[str, float]:
-    """Return the commonest reasons of waiting, with their shares."""
-    waits = ((readable(r), x) for r, x in stalls.items() if r != ISSUED)
-    return dict(sorted(waits, key=lambda x: -x[1])[:REASONS])
-
-
-def dearest(c: Counters) -> Iterator[LineCounters]:
-    """Yield the source lines with the most samples of warps."""
-    yield from sorted((n for n in c.source if n.line and n.samples), key=lambda n: -n.samples)[:LINES]
-
-
 def reasons(n: LineCounters, most: int = 2) -> str:
     """Return why warps waited at a line, with the shares of its samples."""
     commonest = sorted(((r, x) for r, x in n.stalls.items() if r != ISSUED), key=lambda x: -x[1])[:most]
     return ", ".join(f"{readable(reason)} {format.percent(count / n.samples)}" for reason, count in commonest if count)
-
-
-def readable(reason: str) -> str:
-    return reason.replace("_", " ")
 
 
 def _bars(title: str, shares: Mapping[str, float], colour: str, out: Console) -> None:

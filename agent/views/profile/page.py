@@ -7,6 +7,7 @@ of them, and the page's policy forbids a browser to load anything.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from pgo_agent.agent.profile import counter_figures
 from pgo_agent.agent.profile.case_profile import CaseProfile, Profile
 from pgo_agent.agent.profile.summary import Summary
 from pgo_agent.agent.views.charts import roofline
@@ -176,7 +177,10 @@ def _waves(w: Waves) -> Values:
 def _counters(c: Counters, text: Sequence[str]) -> Values:
     light = dict(sorted(c.speed_of_light.items(), key=lambda x: -x[1]))
     return {
-        "bars": [("Of its peak", "dot", _shares(light)), ("Warps waited for", "wait", _shares(counters.top(c.stalls)))],
+        "bars": [
+            ("Of its peak", "dot", _shares(light)),
+            ("Warps waited for", "wait", _shares(counter_figures.top(c.stalls))),
+        ],
         "facts": list(format.counted(c)),
         "where": _where(c, text),
     }
@@ -189,7 +193,7 @@ def _shares(by_name: Mapping[str, float]) -> list[tuple[str, str, str]]:
 
 def _where(c: Counters, text: Sequence[str]) -> Table:
     samples = sum(n.samples for n in c.source)
-    listed = tuple(counters.dearest(c))
+    listed = tuple(counter_figures.dearest(c))
     figures = ((str(n.line), format.percent(n.samples / samples), f"{n.executed:,}") for n in listed)
     texts = ((counters.reasons(n), text[n.line - 1].strip() if n.line <= len(text) else "") for n in listed)
     rows = tuple((*a, *b) for a, b in zip(figures, texts, strict=True))

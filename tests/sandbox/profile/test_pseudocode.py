@@ -78,3 +78,19 @@ def test_what_was_not_measured_leaves_its_columns_blank(view: tuple[str, Readabl
     _, shown = view
     text = pseudocode.annotated(shown, {line.label: 7 for line in shown.lines}, (), None)
     assert {tuple(cells(text, line.label)) for line in shown.lines} == {("7", "", "", "", "")}
+
+
+def test_code_and_costs_that_are_told_apart_make_the_same_text_together(view: tuple[str, Readable]) -> None:
+    name, shown = view
+    times, counted = timelines.timed(timelines.scopes(name)), timelines.counters(name, range(1, 300))
+    text = pseudocode.annotated(shown, {line.label: 7 for line in shown.lines}, times, counted)
+    other = pseudocode.annotated(shown, {line.label: 9 for line in shown.lines}, times, counted)
+    assert pseudocode.together(pseudocode.apart(text), named=True) == text
+    assert [code for code, _ in pseudocode.apart(text)] == [code for code, _ in pseudocode.apart(other)]
+
+
+def test_counts_of_instructions_alone_are_told_apart_from_code(view: tuple[str, Readable]) -> None:
+    _, shown = view
+    notes = [f"{n:>{len(str(len(shown.lines)))}} instr" for n in range(1, 1 + len(shown.lines))]
+    text = shown.text(dict(zip((line.label for line in shown.lines), notes, strict=True)))
+    assert [cost for _, cost in pseudocode.apart(text) if cost] == notes

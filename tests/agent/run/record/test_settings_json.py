@@ -27,7 +27,8 @@ SETTINGS = st.builds(
     profile_visibility=st.sampled_from(ProfileVisibility), seed=st.integers(0), interpreting=st.none() | SECONDS,
     alone=st.booleans(), memcheck=st.booleans(), second_assembler=st.booleans(),
     prompt_tokens=st.none() | st.integers(1),
-    compile_reference=st.booleans(), compiler=st.booleans(),
+    compile_reference=st.booleans(), compiler=st.booleans(), controlled=st.booleans(),
+    generations=st.none() | st.integers(0, 9), baseline_of=TEXTS, profile_of=TEXTS,
 )  # fmt: skip
 FACTS = st.builds(
     RunFacts,
@@ -47,6 +48,10 @@ RECORD = {  # as runs were recorded when settings were no class yet
 }  # fmt: skip
 LATER = {
     "compile_reference": False,
+    "controlled": False,
+    "generations": None,
+    "baseline_of": "",
+    "profile_of": "",
     "against": "",
     "compiler": True,
     "open_to": "",
