@@ -26,6 +26,7 @@ class Profiler:
     def __init__(self) -> None:
         self.ms = dict[str, float]()
         self.why = ""  # why there are no times
+        self.gpu = ""
         self._launches = 0
         self._open: Any = None
 
@@ -37,6 +38,7 @@ class Profiler:
         try:
             if not torch.cuda.is_available():
                 raise RuntimeError("no GPU")
+            self.gpu = torch.cuda.get_device_name()
             self._open = profile(activities=[ProfilerActivity.CUDA])
             self._open.__enter__()
         except Exception as e:  # whatever CUPTI refuses
@@ -98,7 +100,7 @@ def _watched(logging: Any, profiler: Profiler) -> Callable[..., Any]:
 
 def _write(folder: Path, profiler: Profiler) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    event = {"event_type": TIMES, "ms": profiler.ms, "why": profiler.why}
+    event = {"event_type": TIMES, "ms": profiler.ms, "why": profiler.why, "gpu": profiler.gpu}
     (folder / "times.ndjson").write_text(json.dumps(event) + "\n")
 
 

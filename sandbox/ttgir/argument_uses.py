@@ -24,10 +24,24 @@ class Uses:
 def of(ttgir: str, pointers: Sequence[str]) -> Uses | None:
     """Return what a text says; None where it cannot be read. `pointers`: arguments that are pointers or descriptors, in
     order."""
+    values = _flow(ttgir)
+    return None if values is None else _uses(values, pointers)
+
+
+def by_position(ttgir: str) -> Uses | None:
+    """Return what `of` returns where the arguments' names are not known: pointers are called 0, 1, ... in order."""
+    values = _flow(ttgir)
+    return None if values is None else _uses(values, [str(i) for i in range(values.pointers)])
+
+
+def _flow(ttgir: str) -> Flow | None:
     try:
-        values = Flow(reader.parse(ttgir))
+        return Flow(reader.parse(ttgir))
     except Unreadable:
         return None
+
+
+def _uses(values: Flow, pointers: Sequence[str]) -> Uses:
     unordered = any("fadd" in t.op.words for t in values.touches() if t.reads and t.writes) or _locked(values)
     if values.pointers != len(pointers):
         return Uses(None, (), (), unordered)

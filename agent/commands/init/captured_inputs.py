@@ -91,6 +91,8 @@ class Inputs:
         mark = mark if known else f"  {render.GUESSED}: which numbers are valid"
         low, high = (t.low, t.high) if known else (0, 2)
         of_case = next((f'case["{n}"]' for n, s in self.known.by_call[0].items() if s == high and s >= LARGE), high)
+        if _stands_for_none(low, high):
+            return f"labels({low}, {of_case}, {size}, {dtype}){back}", f"  {render.GUESSED}: {low} stands for none"
         return f"integers({low}, {of_case}, {size}, {dtype}){back}", mark
 
     def _shape(self, name: str, t: Tensor) -> list[str]:
@@ -118,6 +120,11 @@ class Inputs:
         text = "-".join(str(s) for s in self.known.by_call[i].values()) or "only"
         others = [self.known.by_call[j] for j in range(len(self.captured.calls)) if j != i]
         return f"{text}-{i}" if self.known.by_call[i] in others else text
+
+
+def _stands_for_none(low: int | None, high: int | None) -> bool:
+    """Whether the lowest of whole numbers is no index, but a mark such as -100 of labels: others are far above it."""
+    return low is not None and high is not None and low < 0 and -4 * low <= high
 
 
 def _normal(values: Sequence[float]) -> bool:

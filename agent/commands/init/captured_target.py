@@ -94,6 +94,7 @@ def _values(captured: Captured, sizing: Sizing) -> dict[str, Any]:
         "normal": any("normal(" in text for _, text in inputs),
         "within": any("within(" in text for _, text in inputs),
         "integers": any("integers(" in text for _, text in inputs),
+        "labels": any("labels(" in text for _, text in inputs),
         "inputs": inputs,
         "cases": [(writer.label(i), writer.case(i)) for i in range(count)],
         "small": [

@@ -86,6 +86,7 @@ class Times:
 
     ms: Mapping[str, float]
     why: str = ""  # there are none
+    gpu: str = ""  # by its driver's name
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,9 @@ def _known(raw: Any) -> Known | None:
             timings = [t for v in raw["configs_timings"].values() if (t := _milliseconds(v)) is not None]
             return Tuned(str(raw["kernel_name"]), min(timings)) if timings else None
         case name if name == TIMES:
-            return Times({str(n): float(ms) for n, ms in raw["ms"].items()}, str(raw.get("why", "")))
+            return Times(
+                {str(n): float(ms) for n, ms in raw["ms"].items()}, str(raw.get("why", "")), str(raw.get("gpu", ""))
+            )
     return None
 
 

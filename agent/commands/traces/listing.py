@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pgo_agent.agent.commands.traces import roof, target_file
 from pgo_agent.agent.commands.traces.events import TracedTensor
 from pgo_agent.agent.commands.traces.summary import WORTH, Kernel, Signature, Trace
+from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.devices import DEVICES, Device
 
 MOST_KERNELS, MOST_SHAPES = 40, 4
@@ -19,7 +20,7 @@ def show(trace: Trace, asked: Device | None) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    out, device = summary.output(), asked or of_arch(trace)
+    out, device = summary.output(), asked or of_trace(trace)
     roofs = ["of its roof"] if trace.measured else []
     heads = ("kernel", "launches", "share", "time", *roofs, "shapes (launches)", "worth a run")
     table = Table(*heads, box=None, pad_edge=False)
@@ -41,8 +42,10 @@ def show(trace: Trace, asked: Device | None) -> None:
     out.print(f"then: {command}", markup=False, highlight=False, soft_wrap=True)
 
 
-def of_arch(trace: Trace) -> Device:
-    """Return a GPU of the trace's architecture; the first known one where that is not told."""
+def of_trace(trace: Trace) -> Device:
+    """Return the GPU that the trace was timed on, else one of its architecture, else the first known one."""
+    if timed := devices.named(trace.gpu):
+        return timed
     known = {f"sm{d.arch}": d for d in reversed(DEVICES.values())} | {f"sm_{d.arch}": d for d in DEVICES.values()}
     return next((known[a] for a in sorted(trace.archs) if a in known), next(iter(DEVICES.values())))
 
@@ -103,12 +106,12 @@ def notes(trace: Trace, device: Device) -> Iterator[str]:
         yield f"nothing was timed: {trace.untimed}"
     if trace.measured:
         yield (
-            f"times are the GPU's; a part of the roof (~) is an ESTIMATE, by the bytes of tensor arguments and the "
+            f"times are the GPU's; a part of the roof (~) is an ESTIMATE, by the bytes read and written and the "
             f"shapes of products, for {device.name}"
         )
     else:
         yield (
-            f"the trace has no times: those with ~ are an ESTIMATE, the bytes of tensor arguments over the "
+            f"the trace has no times: those with ~ are an ESTIMATE, the bytes read and written over the "
             f"{device.gbps:.0f} GB/s of {device.name}"
         )
     if len(trace.kernels) > MOST_KERNELS:

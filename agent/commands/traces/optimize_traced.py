@@ -90,14 +90,12 @@ class Series:
             kernel, share = waiting.pop(0)
             rest = [s for _, s in waiting[: self.top - 1 - sum(bool(e.run) for e in self.ended)]]
             self.ended.append(self._ended(kernel, share, left, share / math.fsum((share, *rest))))
-            if self.ended[-1].code == Exit.WAITING:
-                return Exit.WAITING
         codes = [e.code for e in self.ended if e.code is not None]
         if not codes:
             raise UsageFault(
                 "; ".join(f"{e.kernel}: {e.said}" for e in self.ended), "name one: init --from-trace --kernel"
             )
-        return Exit.DONE if Exit.DONE in codes else min(codes)
+        return next((c for c in (Exit.WAITING, Exit.DONE) if c in codes), min(codes))
 
     def _ended(self, kernel: Kernel, share: float, left: Left, part: float) -> Ended:
         settings = left.part(self.asked, part)
@@ -174,7 +172,7 @@ _WITHOUT = {
 
 def promising(trace: Trace) -> Iterator[tuple[Kernel, float]]:
     """Yield the kernels that are worth a run with their shares, first what could save most."""
-    device = listing.of_arch(trace)
+    device = listing.of_trace(trace)
     yield from ((k, s) for k, s in listing.ranked(trace, device) if listing.worth(k, s, device))
 
 

@@ -1,7 +1,8 @@
 """How far traced launches are from what the GPU could reach: bytes over bandwidth, flops over the tensor cores' rate.
 
-Both are estimates by shapes: bytes of tensor arguments, each once; flops of a product of matrices or of attention,
-where the kernel multiplies tiles. A part of the roof is given where the time was measured.
+Both are estimates by shapes: bytes of the tensors that a kernel reads, and of those that it writes, each once; flops of
+a product of matrices or of attention, where the kernel multiplies tiles. A part of the roof is given where the time was
+measured.
 """
 
 from collections.abc import Sequence
@@ -14,10 +15,10 @@ from pgo_agent.sandbox.devices import Device
 MATRIX, ATTENTION = 2, 4  # ranks
 
 
-def seconds(one: Signature, device: Device, dots: bool) -> float:
+def seconds(one: Signature, device: Device, kernel: Kernel) -> float:
     """Return the least time of one launch, by estimate."""
-    moved = one.bytes / (device.gbps * 1e9)
-    return max(moved, flops(_tensors(one)) / (device.fp16_tflops * 1e12)) if dots else moved
+    moved = one.traffic(kernel.uses) / (device.gbps * 1e9)
+    return max(moved, flops(_tensors(one)) / (device.fp16_tflops * 1e12)) if kernel.dots else moved
 
 
 def reached(kernel: Kernel, device: Device) -> float | None:
@@ -26,7 +27,7 @@ def reached(kernel: Kernel, device: Device) -> float | None:
     counted = sum(s.launches for s in kernel.signatures.values())
     if not kernel.ms or not counted or kernel.trials:
         return None
-    least = sum(s.launches * seconds(s, device, kernel.dots) for s in kernel.signatures.values())
+    least = sum(s.launches * seconds(s, device, kernel) for s in kernel.signatures.values())
     return min(1.0, 1000 * least * kernel.launches / counted / kernel.ms)
 
 

@@ -1,19 +1,21 @@
 """What a trace says of each kernel: how often it was launched, with what, and what share of the time is its own.
 
 One pass over the events; memory grows with kernels and with what tells their launches apart, not with launches. Where
-nothing was timed, a share is an estimate from the bytes of tensor arguments.
+nothing was timed, a share is an estimate from the bytes that it reads and writes, by its TTGIR.
 """
 
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pgo_agent.agent.commands.traces import events
 from pgo_agent.agent.commands.traces.events import Compiled, Launch, Plain, Reading, Times, TracedTensor, Tuned
 from pgo_agent.sandbox.errors import UsageFault
+from pgo_agent.sandbox.ttgir import argument_uses
+from pgo_agent.sandbox.ttgir.argument_uses import Uses
 
 MOST_SIGNATURES = 512  # of one kernel; launches with further ones are counted only
 WORTH = 0.05  # share of the time from which a kernel is worth a run
@@ -42,8 +44,22 @@ class Signature:
     @property
     def bytes(self) -> int:
         """Bytes of all tensors, each once."""
-        own = {n: v for n, v in self.first.arguments.items() if n not in self.aliases}
-        return sum(nbytes(v) for v in own.values() if isinstance(v, TracedTensor))
+        return self._bytes(self.first.arguments)
+
+    def traffic(self, uses: Uses | None) -> int:
+        """Bytes of what is read and of what is written, each once; without `uses` those of all tensors."""
+        names = [n for n, v in self.first.arguments.items() if isinstance(v, TracedTensor)]
+        if (
+            uses is None
+            or uses.stored is None
+            or len(names) <= max(map(int, (*uses.stored, *uses.maybe_loaded)), default=0)
+        ):
+            return self.bytes
+        return sum(self._bytes({names[int(i)] for i in used}) for used in (uses.maybe_loaded, uses.stored))
+
+    def _bytes(self, names: Iterable[str]) -> int:
+        tensors = (self.first.arguments[n] for n in {self.aliases.get(n, n) for n in names})
+        return sum(nbytes(t) for t in tensors if isinstance(t, TracedTensor))
 
 
 @dataclass
@@ -60,13 +76,14 @@ class Kernel:
     callers: Counter[str] = field(default_factory=Counter)  # files whose function `call` launched it
     inductor: bool = False
     dots: bool = False  # it multiplies tiles
+    uses: Uses | None = None  # what one of its compilations reads and writes: pointers by position
     compiled: set[str] = field(default_factory=set)  # hashes
     ms: float | None = None  # of all its launches, measured
     tuned: list[float] = field(default_factory=list)  # milliseconds of one launch, by its autotuner
 
     @property
     def moved(self) -> int:
-        return sum(s.bytes * s.launches for s in self.signatures.values())
+        return sum(s.traffic(self.uses) * s.launches for s in self.signatures.values())
 
     @property
     def most(self) -> list[Signature]:
@@ -82,6 +99,7 @@ class Trace:
     triton: set[str]
     archs: set[str]
     untimed: str = ""  # why nothing was timed, where that was tried
+    gpu: str = ""  # that it was timed on
 
     @property
     def measured(self) -> bool:
@@ -108,7 +126,8 @@ def summarize(path: Path) -> Trace:
     """Read a trace. Raises UsageFault for what is none, or has no launches."""
     reading, kernels = Reading(), dict[tuple[str, str], Kernel]()
     files, triton, archs = dict[str, str](), set[str](), set[str]()
-    times, tuned, dots, untimed = dict[str, float](), dict[str, list[float]](), set[str](), ""
+    times, tuned, untimed, gpu = dict[str, float](), dict[str, list[float]](), "", ""
+    dots, uses = set[str](), dict[str, Uses | None]()
     for event in events.read(path, reading):
         match event:
             case Launch():
@@ -119,18 +138,22 @@ def summarize(path: Path) -> Trace:
                 triton.add(event.triton)
                 archs.add(event.arch)
                 dots |= {event.key} if _DOT.search(event.ttgir) else set()
+                uses[event.key] = argument_uses.by_position(event.ttgir) if event.ttgir else None
             case Times():
                 times, untimed = times | dict(event.ms), event.why
+                gpu = event.gpu or gpu
             case Tuned():
                 tuned.setdefault(event.kernel, []).append(event.ms)
     if not kernels:
         hint = "record launches too: TRITON_TRACE_LAUNCH=1, or `pgo-agent trace -- PROGRAM`"
         raise UsageFault(f"{path} has no launches, only compilations", hint)
+    for kernel in kernels.values():
+        kernel.uses = next((u for key in sorted(kernel.compiled) if (u := uses.get(key))), None)
     found = sorted(kernels.values(), key=lambda k: -k.moved)
     for kernel in found:
         kernel.ms, kernel.tuned = times.get(kernel.name), tuned.get(kernel.name, [])
         kernel.dots = bool(kernel.compiled & dots)
-    trace = Trace(path, found, reading, triton - {""}, archs - {""}, untimed)
+    trace = Trace(path, found, reading, triton - {""}, archs - {""}, untimed, gpu)
     order = sorted(zip(trace.shares(), range(len(found)), strict=True), key=lambda p: (-p[0], p[1]))
     return replace(trace, kernels=[found[i] for _, i in order])
 

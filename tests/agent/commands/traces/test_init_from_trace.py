@@ -5,6 +5,7 @@ The trace is of `model_kernels.py`, recorded without a GPU by `record.py`: its l
 
 import gzip
 import json
+import runpy
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from pgo_agent.agent.commands.traces import events, summary, target_file
 from pgo_agent.agent.commands.traces.launched_calls import calls, shrunk
 from pgo_agent.agent.commands.traces.launcher import Launcher
@@ -45,7 +47,10 @@ def test_kernels_are_listed_with_launches_shapes_and_a_share_that_is_called_an_e
 def test_measured_times_in_the_trace_take_the_place_of_the_estimate(tmp_path: Path) -> None:
     path = edited(tmp_path, lambda e: None)
     with path.open("a") as file:
-        file.write(json.dumps({"event_type": events.TIMES, "ms": {"_norm": 0.1, "_product": 0.033}}) + "\n")
+        file.write(
+            json.dumps({"event_type": events.TIMES, "ms": {"_norm": 0.1, "_product": 0.033}, "gpu": "NVIDIA H200"})
+            + "\n"
+        )
     done = pgo("init", "--from-trace", path, cwd=tmp_path)
     rows = [line.split() for line in done.out.splitlines()]
     assert rows[1][:6] == ["_norm", "6", "75%", "0.1", "ms", "~6%"]
@@ -138,6 +143,19 @@ def test_values_are_drawn_in_the_range_that_the_trace_has(tmp_path: Path) -> Non
     call = calls(launcher(edited(tmp_path, with_figures), "_count"))[0]
     assert call.args["I"]["recipe"] == {"low": 3, "high": 1000}  # they nearly reach the size that they are indices into
     assert call.args["OUT"]["recipe"] == {"values": [0.0, 0.0, 0.0, 0.0]}
+
+
+def test_labels_of_which_one_stands_for_none_are_indices_and_that_mark(tmp_path: Path) -> None:
+    def with_figures(event: dict[str, Any]) -> None:
+        if of(event, "_count") and event["event_type"] == "launch":
+            event["extracted_args"]["I"] |= {"min": -100.0, "max": 997.0, "mean": 500.0, "std": 280.0}
+
+    path = edited(tmp_path, with_figures)
+    assert pgo("init", "--from-trace", path, "--kernel", "_count", cwd=tmp_path).code == 0
+    names = runpy.run_path(str(tmp_path / "count_target.py"))
+    case = next(iter(names["CASES"].values()))
+    drawn = names["inputs"](case, torch.Generator().manual_seed(0))["I"]
+    assert set(drawn[drawn < 0].tolist()) == {-100} and 1 < int((drawn < 0).sum()) < len(drawn) // 8
 
 
 def test_a_function_alone_is_enough_where_it_calls_nothing_else_and_else_what_is_missing_is_named(

@@ -1,11 +1,13 @@
 """`optimize --from-trace` and `trace`: several kernels under one budget, and what a machine without a GPU says."""
 
+import json
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from pgo_agent.agent.commands.traces import events
 from pgo_agent.agent.commands.traces.optimize_traced import Left
 from pgo_agent.agent.run.settings import RunSettings
 
@@ -32,6 +34,8 @@ def test_kernels_are_run_one_after_another_and_one_without_a_target_is_said_and_
         return of(event, "_count", "_decay")
 
     path = edited(tmp_path, cut)
+    with path.open("a") as file:
+        file.write(json.dumps({"event_type": events.TIMES, "ms": {"_count": 0.02, "_decay": 0.1}}) + "\n")
     done = pgo("optimize", "--from-trace", path, "--minutes", "3", "--candidates", "1", "--judge", "cpu", cwd=tmp_path)
     assert done.code == 0, done.err
     rows = {line.split()[0]: line for line in done.out.splitlines() if line.startswith("_")}
