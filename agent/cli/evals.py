@@ -16,9 +16,9 @@ A plan, say plan.toml:
 
     targets = ["kernels/fa_fwd.py", "kernels/gemm.py"]
 
-    insights = ["none", "all"]    # or counters; the others are compared with the first
+    insights = ["none", "all"]    # also: bound, counters, another; the others are compared with the first
 
-    models = ["embedded"]         # or names as --model takes them
+    models = ["embedded"]         # or names as --model takes them; relay:DIR has a folder in DIR for each run
 
     seeds = [1, 2, 3, 4, 5]
 
@@ -27,6 +27,11 @@ A plan, say plan.toml:
     patience = 16
 
     minutes = 10
+
+For models, as evals/ablation-model.toml: the metric best is the best accepted ratio to the tuned baseline after each
+generation; generations, width, prompt_tokens and gpu_seconds may be said. With a model nobody else proposes, runs of a
+target share its baseline and profile, and their prompts differ in the profile alone. With --no-wait every run goes as
+far as it gets, and what they all wait for is told in a table.
 
 Exit codes: 0 every run has its result, 2 usage, 3 environment, 5 a reply is not there yet (--no-wait), 130 interrupted.
 """

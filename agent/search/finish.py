@@ -24,6 +24,7 @@ from pgo_agent.agent.run.record.run_summary import (
     SideRate,
 )
 from pgo_agent.agent.run.shipped_configurations import AUTOTUNED
+from pgo_agent.agent.search import lent
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.judge.interface import Ended, Judge
 from pgo_agent.sandbox.judge.questions import Final, Timed
@@ -39,7 +40,7 @@ _RANKED = {Verdict.CHECKED, Verdict.BUILT, Verdict.UNDECIDED}
 def finish(ctx: Context) -> RunSummary:
     """Write the summary and the state of the run, and return the summary."""
     seconds = round(ctx.spend(), 1)
-    summary = _measured(ctx, ctx.gpu, seconds) if ctx.gpu else _ranked(ctx, seconds)
+    summary = lent.summary(ctx) or (_measured(ctx, ctx.gpu, seconds) if ctx.gpu else _ranked(ctx, seconds))
     judged = [c for c in ctx.store.candidates(ctx.run.id) if c.verdict is not None]
     if not judged and ctx.out_of_time():
         state = "budget"

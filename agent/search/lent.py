@@ -4,10 +4,13 @@ Runs that differ in what they are told share both: they are taken once, and cand
 built and launched alike. Each candidate is still timed beside them in a session of its own.
 """
 
+from dataclasses import replace
+
 from pgo_agent.agent.run import incumbent
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record import profiles
 from pgo_agent.agent.run.record.run import Run
+from pgo_agent.agent.run.record.run_summary import MeasuredRun
 from pgo_agent.sandbox.errors import UsageFault
 
 HINT = "make that run again, then this one"
@@ -24,6 +27,14 @@ def take_over(ctx: Context) -> None:
         profiles.add(ctx.store, ctx.run.id, stored)
         profiles.update(ctx.store, ctx.run.id, stored)
     ctx.store.set_baseline(ctx.run.id, baseline)  # last: a run without one begins here
+
+
+def summary(ctx: Context) -> MeasuredRun | None:
+    """Return what the lender's last session measured, for a run that found nothing which another could measure."""
+    if not ctx.settings.baseline_of or incumbent.name(ctx) != incumbent.SHIPPED:
+        return None
+    measured = ctx.store.run(ctx.settings.baseline_of).summary
+    return replace(measured, seconds=round(ctx.spend(), 1)) if isinstance(measured, MeasuredRun) else None
 
 
 def _problem(ctx: Context, lender: Run) -> str:

@@ -9,17 +9,18 @@ from typing import Any
 from pgo_agent.agent.exit_codes import Exit
 from pgo_agent.agent.views import summary as display
 from pgo_agent.evals.ablation.compare import Difference, apart, differences
-from pgo_agent.evals.ablation.plan import AblationPlan
+from pgo_agent.evals.ablation.plan import LENDER, AblationPlan
 from pgo_agent.evals.ablation.run import Results
+from pgo_agent.evals.runner import waiting
 from rich.table import Table
 
 
 def summary(results: Results) -> dict[str, Any]:
     """Return everything that is counted, as plain values."""
     plan, scores, commits = results.plan, results.scores(), results.commits()
-    arms = dict.fromkeys(w.arm for w in plan.runs)
+    arms = dict.fromkeys(w.arm for w in plan.runs if w.arm != LENDER)
     means = {str(a): [s for w, s in scores.items() if w.arm == a] for a in arms}
-    ended = [line for w in plan.runs if (line := results.ended(w))]
+    ended = [line for w in plan.runs if w.arm != LENDER and (line := results.ended(w))]
     return {
         "metric": plan.metric,
         "plan": plan.digest,
@@ -28,6 +29,7 @@ def summary(results: Results) -> dict[str, Any]:
         "apart": apart(plan, scores, commits),
         "truncated": sum(bool(line["truncated"]) for line in ended),
         "missing": len(results.missing),
+        "waiting": [w.as_json() for w in results.waiting],
     }
 
 
@@ -56,6 +58,10 @@ def show(results: Results) -> None:
         out.print(f"{counted['truncated']} runs were ended by their minutes and are left out")
     if counted["apart"]:
         out.print(f"{counted['apart']} pairs are left out: their runs are of two commits of pgo-agent")
+    if any(w.asked == waiting.MODEL for w in results.waiting):
+        out.print(waiting.table(results.waiting))
+    for line in waiting.for_judges(results.waiting):
+        out.print(line, markup=False, soft_wrap=True)
     if counted["missing"]:
         out.print(f"{counted['missing']} runs have no result yet: the same command goes on")
     out.print(f"every run: {results.file}", markup=False, soft_wrap=True)

@@ -1,19 +1,19 @@
 """`pgo-agent eval ablation`: makes the runs of a plan, one after another, and writes what each came to as JSON lines.
 
-Relies on `evals/runner/` for the runs and their file. Here stands what a result of an ablation is.
+Relies on `evals/runner/` for the runs and their file, on `outcome.py` for what a row says. Controlled runs take over
+the baseline of their target from its lender: all are made in one workspace.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pgo_agent.agent.exit_codes import Exit
 from pgo_agent.agent.run import judge_choice
 from pgo_agent.agent.run.events import Emit
 from pgo_agent.agent.run.record.run import Run
-from pgo_agent.agent.run.record.run_summary import MeasuredRun
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import RunSettings
-from pgo_agent.agent.version import commit_of
-from pgo_agent.evals.ablation.plan import AblationPlan, AblationRun
+from pgo_agent.evals.ablation import outcome
+from pgo_agent.evals.ablation.plan import LENDER, AblationPlan, AblationRun, Insight
 from pgo_agent.evals.ablation.scores import score
 from pgo_agent.evals.runner import results as planned
 from pgo_agent.evals.runner import run as running
@@ -29,9 +29,28 @@ class Results(planned.Results[AblationRun]):
     plan: AblationPlan
     kind: str = "an ablation"
 
+    def settings_of(self, planned: AblationRun, settings: RunSettings) -> RunSettings:
+        """Return the settings of a run, with the runs that it takes a baseline and a profile from."""
+        asked = super().settings_of(planned, settings)
+        if not planned.controlled:
+            return asked
+        other = self.plan.other(planned.target) if planned.arm.insight is Insight.ANOTHER else None
+        lent = replace(asked, baseline_of=self._lender(planned.target))
+        return replace(lent, profile_of=self._lender(other)) if other else lent
+
+    def lacks(self, planned: AblationRun) -> list[AblationRun]:
+        """Return the lenders of a run that have not ended."""
+        if not planned.controlled:
+            return []
+        other = [self.plan.other(planned.target)] if planned.arm.insight is Insight.ANOTHER else []
+        return [w for w in map(self.plan.lender, [planned.target, *other]) if self.ended(w) is None]
+
+    def _lender(self, target: str) -> str:
+        return str((self.ended(self.plan.lender(target)) or {})["run"])
+
     def scores(self) -> dict[AblationRun, float]:
         """Return the scores of the runs that ended by themselves."""
-        ended = {w: self.ended(w) for w in self.plan.runs}
+        ended = {w: self.ended(w) for w in self.plan.runs if w.arm != LENDER}
         counted = {w: line["score"] for w, line in ended.items() if line and not line["truncated"]}
         return {w: json_codec.from_json(float, score) for w, score in counted.items()}
 
@@ -56,22 +75,16 @@ def run(results: Results, settings: RunSettings, store: Store, emit: Emit) -> Ex
 
     Raises what runs raise.
     """
-    return running.run(results, settings, store, emit, lambda opened, ended, _: _as_values(results.plan, opened, ended))
+
+    def told(opened: Store, ended: Run, planned: AblationRun) -> JsonObject:
+        return _as_values(results.plan, opened, ended, planned)
+
+    return running.run(results, settings, store, emit, told)
 
 
-def _as_values(plan: AblationPlan, store: Store, run: Run) -> JsonObject:
-    candidates, spent = store.candidates(run.id), store.spent(run.id)
-    judged = [c for c in candidates if c.verdict is not None]
-    return {
-        "score": score(store, run, plan.metric),
-        "state": run.state,
-        "truncated": run.seconds > 60 * plan.limits.minutes,
-        "judged": len(judged),
-        "accepted": [c.move for c in judged if c.verdict == "accepted"],
-        "seconds": round(run.seconds, 1),
-        "tokens": int(spent["tokens"]),
-        "money": spent["money"],
-        "gpu_seconds": run.gpu_seconds,
-        "environment": run.summary.environment.as_json() if isinstance(run.summary, MeasuredRun) else None,
-        "commit": commit_of(),
-    }
+def _as_values(plan: AblationPlan, store: Store, run: Run, planned: AblationRun) -> JsonObject:
+    values = outcome.of(store, run, plan.limits.minutes)
+    if planned.arm == LENDER:
+        return values
+    more = outcome.of_controlled(store, run) if planned.controlled else {}
+    return {"score": score(store, run, plan.metric)} | values | more

@@ -4,6 +4,8 @@
   how soon a run finds what it finds. After its last candidate a run stays where it is. GPU only.
 - `final`: the logarithm of the winner's speedup over the tuned baseline in the run's last session; 0 without a winner,
   for the tuned baseline was there before. GPU only.
+- `best`: the logarithm of the best accepted ratio to the tuned baseline after the last generation; 0 without one. Of
+  runs that generations limit.
 - `right`: the share of candidates with nothing wrong, of those that were judged. On a CPU the interpreter judges.
 """
 
@@ -16,6 +18,8 @@ from pgo_agent.agent.run.record.candidate import Candidate
 from pgo_agent.agent.run.record.run import Run
 from pgo_agent.agent.run.record.run_summary import MeasuredRun
 from pgo_agent.agent.run.record.store import Store
+from pgo_agent.evals.ablation import outcome
+from pgo_agent.evals.ablation.plan import BEST
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.gate.verdict import Verdict
 
@@ -42,6 +46,8 @@ def score(store: Store, run: Run, metric: str) -> float:
     candidates = store.candidates(run.id)
     if metric == "right":
         return right(candidates)
+    if metric == BEST:
+        return math.log(outcome.generations(store, run)[-1].best)
     if not isinstance(run.summary, MeasuredRun):
         raise UsageFault(f"run {run.id} measured nothing, so it has no {metric}", "plan for `right`, or take a GPU")
     return final(run) if metric == "final" else anytime(candidates, run.settings.candidates)

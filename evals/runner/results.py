@@ -16,6 +16,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.evals.runner.byte_lock import held
+from pgo_agent.evals.runner.waiting import Waits
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 from pgo_agent.sandbox.json_codec import JsonObject
 
@@ -68,6 +69,7 @@ class Results(Generic[W]):
     kind: str  # of evaluation, for messages: an ablation, a nightly
     head: Mapping[str, Any] = field(default_factory=dict)  # what else the first line says
     problem: Callable[[Mapping[str, Any]], str] = _fine  # why a line is no result; empty: it is one
+    waiting: list[Waits] = field(default_factory=list, compare=False)  # what runs were suspended for by this process
 
     @cached_property
     def lines(self) -> list[JsonObject]:
@@ -111,6 +113,14 @@ class Results(Generic[W]):
     def missing(self) -> list[W]:
         """Runs of the plan that have no result yet. Raises as `lines` does."""
         return [w for w in self.plan.runs if self.ended(w) is None]
+
+    def settings_of(self, planned: W, settings: RunSettings) -> RunSettings:
+        """Return the settings of a run, as the plan and the results of other runs have them."""
+        return self.plan.settings_of(planned, settings)
+
+    def lacks(self, planned: W) -> list[W]:
+        """Return the runs that must end before this one begins."""
+        return []
 
     def ended(self, planned: W) -> JsonObject | None:
         return next((line for line in self.lines if line["what"] == ENDED and _is(line, planned)), None)

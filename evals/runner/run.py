@@ -1,7 +1,9 @@
 """Makes the runs of a plan that have no result yet, one after another, as `optimize` makes them.
 
-What is killed, or waits for a reply, goes on with the same command: the file of results says which run was begun. All
-runs share a workspace, so that what is built for one is there for the others; plans say that none learns from another.
+What is killed, or waits for a reply, goes on with the same command: the file of results says which run was begun.
+Where the command does not wait, every run is taken as far as it gets, so that all their questions can be answered
+together. All runs share a workspace, so that what is built for one is there for the others; plans say that none learns
+from another.
 Several of these commands, each with a workspace of its own, share the runs of a plan: each makes what no other is at
 (`parallel.py`).
 """
@@ -13,10 +15,11 @@ from typing import TypeVar
 from pgo_agent.agent.commands import optimize
 from pgo_agent.agent.exit_codes import Exit
 from pgo_agent.agent.run import settings
-from pgo_agent.agent.run.events import Emit, Event, Phase, RunStarted
+from pgo_agent.agent.run.events import Emit, Event, Phase, RunStarted, RunWaiting
 from pgo_agent.agent.run.record.run import Run
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import RunSettings
+from pgo_agent.evals.runner import waiting
 from pgo_agent.evals.runner.results import BEGUN, ENDED, PlannedRun, Results
 from pgo_agent.sandbox.errors import TargetFault
 from pgo_agent.sandbox.json_codec import JsonObject
@@ -35,20 +38,24 @@ def run(
     `failures`: a run whose target is at fault has a result, too. Raises what runs raise.
     """
     ended = (*settings.STATES, *([FAILED] if failures else []))
+    suspended = False
     for planned in _open(results, store, emit):
+        if results.lacks(planned):
+            continue
         _make_run(results, planned, run_settings, store, emit, failures)
         latest = store.run(results.begun(planned) or "last")
-        if latest.state not in ended:
-            return Exit.WAITING
-        results.add(ENDED, run=latest.id, **planned.named, **describe(store, latest, planned))
-    return Exit.DONE
+        if latest.state in ended:
+            results.add(ENDED, run=latest.id, **planned.named, **describe(store, latest, planned))
+        suspended |= latest.state not in ended
+    return Exit.WAITING if suspended else Exit.DONE
 
 
 def _open(results: Results[W], store: Store, emit: Emit) -> Iterator[W]:
     """Yield runs without a result, each claimed until the next is asked for; first those that this workspace has begun,
     then, beside others, those of targets that it knows: their profiles are there."""
+    taken = list[W]()
     for wait in (False, True):
-        left = list(results.plan.runs)
+        left = [w for w in results.plan.runs if w not in taken]
         while left := [w for w in left if results.ended(w) is None]:
             planned = _nearest(results, store, left)
             left.remove(planned)
@@ -56,6 +63,7 @@ def _open(results: Results[W], store: Store, emit: Emit) -> Iterator[W]:
                 emit(Event(Phase(doing=f"waiting for other processes that make runs of {results.file}")))
             with results.claimed(planned, wait) as ours:
                 if ours and results.ended(planned) is None:
+                    taken.append(planned)
                     yield planned
 
 
@@ -84,12 +92,14 @@ def _make_run(
     def heard(event: Event) -> None:
         if isinstance(event.told, RunStarted) and results.begun(planned) != event.run:
             results.add(BEGUN, run=event.run, **planned.named)
+        if isinstance(event.told, RunWaiting):
+            results.waiting.append(waiting.of(event.run, event.told))
         emit(event)
 
     begun = _held_here(store, results.begun(planned))
     try:
         if begun is None or begun.state == FAILED:  # its target may have been fixed since
-            optimize.start(Path(planned.target), results.plan.settings_of(planned, run_settings), store, heard)
+            optimize.start(Path(planned.target), results.settings_of(planned, run_settings), store, heard)
         elif begun.state not in settings.STATES:
             optimize.resume(begun.id, store, heard, {"wait": run_settings.wait})
     except TargetFault:

@@ -100,7 +100,8 @@ class MadeUp:
 
     def _timed(self, given: dict[str, Any], choices: dict[str, str], stage: str) -> dict[str, Any]:
         cases = given["public"]
-        times = {c: {"incumbent": [2.0] * ROUNDS, "candidate": [2.0 / self.faster] * ROUNDS} for c in cases}
+        others = {side: [2.0] * ROUNDS for side in ("incumbent", "tuned") if given.get(side)}
+        times = {c: {**others, "candidate": [2.0 / self.faster] * ROUNDS} for c in cases}
         reason = f"{self.faster:.3f}x by a judge of made-up times"
         said = {"stage": stage, "verdict": "passed", "reason": reason, "seconds": 1.0, "found": {}}
         evidence = {"choices": choices, "speedup": [self.faster] * 3, "time": times, "stages": [said]}
@@ -150,6 +151,14 @@ def serve(folder: Path, subjects: str, faster: float, once: bool, wrong: str = "
 def main() -> None:
     named = {n: sys.argv[sys.argv.index(f"--{n}") + 1] for n in ("wrong", "ends") if f"--{n}" in sys.argv}
     serve(Path(sys.argv[1]), sys.argv[2], float(sys.argv[3]), "--once" in sys.argv, **named)
+
+
+def once(folder: Path, *targets: str, faster: float = 1.2) -> None:
+    """Answer what is asked in `folder`/box now."""
+    from tests.agent.command_line import begin
+
+    subjects = os.pathsep.join(str(folder / t) for t in targets)
+    begin(folder / "box", subjects, str(faster), "--once", cwd=folder, program=__name__).communicate()
 
 
 @contextmanager

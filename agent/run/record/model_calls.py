@@ -44,6 +44,15 @@ def shares(db: Database, run: str) -> list[Share]:
     return [Share(**dict(r)) for r in rows]
 
 
+def tokens_by_generation(db: Database, run: str) -> dict[int, int]:
+    """Return generation -> tokens of its prompts and their replies, as budgets count them."""
+    sql = (
+        "SELECT (SELECT min(generation) FROM questions AS q WHERE q.run = c.run AND q.prompt = c.prompt) AS generation,"
+        " sum(counted) AS tokens FROM calls AS c WHERE c.run = ? GROUP BY 1"
+    )
+    return {int(r["generation"]): int(r["tokens"]) for r in db.rows(sql, (run,)) if r["generation"] is not None}
+
+
 def add_fallback(db: Database, run: str, fallback: Fallback) -> None:
     """Record that a role fell back, and why; replaces an earlier entry about the same."""
     with db.transaction() as open_:

@@ -1,0 +1,61 @@
+"""What the runs of a plan wait for that does not wait itself: questions to models, and requests to a judge elsewhere.
+
+It reads what runs told when they were suspended, and the folders of their questions. It says nothing of what a run is
+for: who hands questions on need not know.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pgo_agent.agent.run.events import RunWaiting
+from pgo_agent.sandbox.json_codec import Record
+from rich.table import Table
+
+MODEL, JUDGE = "a model", "the judge"
+
+
+@dataclass(frozen=True)
+class Waits(Record):
+    """What one run waits for."""
+
+    run: str
+    asked: str  # MODEL or JUDGE
+    files: tuple[str, ...]  # questions without an answer; of a judge the first
+    how: str = ""  # the command that answers, on the machine of the GPU
+
+
+def of(run: str, told: RunWaiting) -> Waits:
+    if told.how:
+        return Waits(run, JUDGE, (told.request,), told.how)
+    return Waits(run, MODEL, tuple(_unanswered(Path(told.request))))
+
+
+def _unanswered(request: Path) -> Iterable[str]:
+    """The questions of the folder of one that have no answer."""
+    every = {p.name for p in request.parent.iterdir()}
+    asked = sorted(n for n in every if n.endswith("-request.md"))
+    yield from (str(request.parent / n) for n in asked if n.replace("-request.md", "-reply.md") not in every)
+
+
+def table(waiting: Iterable[Waits]) -> Table:
+    """Return a row for each question to a model: its file is all that who answers needs."""
+    drawn = Table("run", "file of its question", title="Questions to a model", title_justify="left")
+    for w in (w for w in waiting if w.asked == MODEL):
+        for file in w.files:
+            drawn.add_row(w.run, file)
+    drawn.columns[-1].overflow = "fold"
+    return drawn
+
+
+def for_judges(waiting: Iterable[Waits]) -> list[str]:
+    """Return a line for each folder of a judge elsewhere, with the command that answers all runs that wait there."""
+    asked: dict[str, list[str]] = {}
+    for how in (w.how for w in waiting if w.asked == JUDGE):
+        start, _, target = how.rpartition(" --target ")
+        asked.setdefault(start, []).append(target)
+    return [
+        f"{len(targets)} runs wait for the judge; on the machine of the GPU: {start} --once "
+        + " ".join(f"--target {t}" for t in dict.fromkeys(targets))
+        for start, targets in asked.items()
+    ]
