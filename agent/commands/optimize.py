@@ -129,6 +129,7 @@ def resume(name: str, store: Store, emit: Emit, changes: Changes | None = None) 
     subject = unmoved(run)
     settings = run.settings.changed(changes or {})
     judge, device = judge_choice.choose(settings)
+    settings = _resolved(settings, judge)
     models, facts = open_models(Opening(run.id, subject.name, subject.digest, store, emit), settings, run.facts)
     _warn_of_unknown(run, emit)
     with store.active(run.id):

@@ -12,16 +12,27 @@ from typing import Any
 
 from pgo_agent.agent.exit_codes import FAULTY
 from pgo_agent.agent.proposal import llm, prompt
-from pgo_agent.agent.run.record import model_calls, prompts
+from pgo_agent.agent.run import incumbent
+from pgo_agent.agent.run.record import model_calls, profiles, prompts
 from pgo_agent.agent.run.record.candidate import Candidate
+from pgo_agent.agent.run.record.profiles import StoredProfile
 from pgo_agent.agent.run.record.run import Run
 from pgo_agent.agent.run.record.run_summary import MeasuredRun
 from pgo_agent.agent.run.record.store import Store
+from pgo_agent.agent.run.settings import ProfileVisibility
 from pgo_agent.agent.version import commit_of
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.json_codec import JsonObject, Record
 from pgo_agent.sandbox.judge.timing import bootstrap
+from pgo_agent.sandbox.profile.kernel_profile import Missing, PassName
 
+ROOF = "roof"
+_TOLD: Mapping[ProfileVisibility, tuple[str, ...]] = {
+    ProfileVisibility.NONE: (),
+    ProfileVisibility.BOUND: (),
+    ProfileVisibility.COUNTERS: (PassName.COUNTERS,),
+    ProfileVisibility.ALL: (PassName.TIMELINE,),
+}
 NEAR = 1.05  # of tuned: what it takes to get there is told
 
 
@@ -62,6 +73,11 @@ def of(store: Store, run: Run, minutes: float) -> JsonObject:
     }
 
 
+def of_lender(store: Store, run: Run) -> JsonObject:
+    """Return what the row of a lender has beside that: what the profile lacks that others are told of, and why."""
+    return {"missing": _missing(store, run, incumbent.SHIPPED, (*PassName, ROOF))}
+
+
 def of_controlled(store: Store, run: Run) -> JsonObject:
     """Return what the row of a controlled run has beside that."""
     reached = generations(store, run)
@@ -75,6 +91,7 @@ def of_controlled(store: Store, run: Run) -> JsonObject:
         "left_out": sorted({s for g in store.generations(run.id) for s in _left_out(store, run.id, g)}),
         "baseline_of": run.settings.baseline_of,
         "profile_of": run.settings.profile_of,
+        "missing": {c.id: lacking for c in store.candidates(run.id) if (lacking := _of_own(store, run, c.id))},
     }
 
 
@@ -116,6 +133,25 @@ def first_try(store: Store, run: Run) -> JsonObject:
     unread = sum(bool(about) for about in prompts.asked(store, run.id, 1))
     valid = sum(c.verdict is not None and c.verdict not in FAULTY for c in first)
     return {"tries": max(1, len(first) + unread), "valid": valid}
+
+
+def _of_own(store: Store, run: Run, which: str) -> dict[str, dict[str, str]]:
+    """What the profile of a candidate lacks of what is told."""
+    told = () if run.settings.profile_of else _TOLD[run.settings.profile_visibility]
+    return _missing(store, run, which, told)
+
+
+def _missing(store: Store, run: Run, which: str, names: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Case -> pass of these -> why the profile of a candidate, if there is one, lacks it."""
+    lacking = {k.case: _absent(store, k) for k in profiles.of(store, run.id, which)}
+    of_names = {case: {n: why for n, why in absent.items() if n in names} for case, absent in lacking.items()}
+    return {case: absent for case, absent in of_names.items() if absent}
+
+
+def _absent(store: Store, stored: StoredProfile) -> dict[str, str]:
+    whole = profiles.whole(store.contents, stored)
+    roof = whole.roofline.why if whole and isinstance(whole.roofline, Missing) else "" if whole else profiles.NOT_KEPT
+    return {n: why for n, why in {**stored.passes, ROOF: roof}.items() if why}
 
 
 def _taken(reached: Sequence[Generation], ratio: float) -> JsonObject | None:

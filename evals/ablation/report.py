@@ -3,15 +3,18 @@
 import json
 import math
 import statistics
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 from pgo_agent.agent.exit_codes import Exit
 from pgo_agent.agent.views import summary as display
+from pgo_agent.evals.ablation import by_generation
 from pgo_agent.evals.ablation.compare import Difference, apart, differences
-from pgo_agent.evals.ablation.plan import LENDER, AblationPlan
+from pgo_agent.evals.ablation.plan import BEST, LENDER, AblationPlan
 from pgo_agent.evals.ablation.run import Results
 from pgo_agent.evals.runner import waiting
+from rich.console import Console
 from rich.table import Table
 
 
@@ -21,6 +24,9 @@ def summary(results: Results) -> dict[str, Any]:
     arms = dict.fromkeys(w.arm for w in plan.runs if w.arm != LENDER)
     means = {str(a): [s for w, s in scores.items() if w.arm == a] for a in arms}
     ended = [line for w in plan.runs if w.arm != LENDER and (line := results.ended(w))]
+    generations = [[_as_values(d) for d in listed] for listed in by_generation.by_generation(results)]
+    outcomes = [a.as_json() for a in by_generation.arms(results)] if plan.metric == BEST else []
+    controlled = {"outcomes": outcomes, "generations": generations} if plan.metric == BEST else {}
     return {
         "metric": plan.metric,
         "plan": plan.digest,
@@ -30,6 +36,7 @@ def summary(results: Results) -> dict[str, Any]:
         "truncated": sum(bool(line["truncated"]) for line in ended),
         "missing": len(results.missing),
         "waiting": [w.as_json() for w in results.waiting],
+        **controlled,
     }
 
 
@@ -45,15 +52,8 @@ def finish(results: Results, json_lines: bool, code: Exit) -> Exit:
 
 
 def show(results: Results) -> None:
-    out, counted, plan = display.output(), summary(results), results.plan
-    arms = Table("arm", "runs", f"mean {plan.metric}", title=f"Targets: {len(plan.targets)}, seeds: {len(plan.seeds)}")
-    for name, arm in counted["arms"].items():
-        arms.add_row(name, str(arm["runs"]), "" if arm["mean"] is None else _value(plan, arm["mean"]))
-    out.print(arms)
-    for d in differences(plan, results.scores(), results.commits()):
-        by_target = ", ".join(f"{t} {_difference(plan, x)}" for t, x in d.targets.items())
-        interval = f"{_difference(plan, d.mid)} [{_difference(plan, d.low)}, {_difference(plan, d.high)}]"
-        out.print(f"{d.arm} against {d.base}: {interval} ({d.pairs} pairs; {by_target})", markup=False, soft_wrap=True)
+    out, counted = display.output(), summary(results)
+    (_show_generations if results.plan.metric == BEST else _show_means)(results, counted, out)
     if counted["truncated"]:
         out.print(f"{counted['truncated']} runs were ended by their minutes and are left out")
     if counted["apart"]:
@@ -65,6 +65,27 @@ def show(results: Results) -> None:
     if counted["missing"]:
         out.print(f"{counted['missing']} runs have no result yet: the same command goes on")
     out.print(f"every run: {results.file}", markup=False, soft_wrap=True)
+
+
+def _show_means(results: Results, counted: Mapping[str, Any], out: Console) -> None:
+    plan = results.plan
+    arms = Table("arm", "runs", f"mean {plan.metric}", title=f"Targets: {len(plan.targets)}, seeds: {len(plan.seeds)}")
+    for name, arm in counted["arms"].items():
+        arms.add_row(name, str(arm["runs"]), "" if arm["mean"] is None else _value(plan, arm["mean"]))
+    out.print(arms)
+    for d in differences(plan, results.scores(), results.commits()):
+        by_target = ", ".join(f"{t} {_difference(plan, x)}" for t, x in d.targets.items())
+        interval = f"{_difference(plan, d.mid)} [{_difference(plan, d.low)}, {_difference(plan, d.high)}]"
+        out.print(f"{d.arm} against {d.base}: {interval} ({d.pairs} pairs; {by_target})", markup=False, soft_wrap=True)
+
+
+def _show_generations(results: Results, _: Mapping[str, Any], out: Console) -> None:
+    table = Table(*by_generation.columns(results), title="Best accepted ratio to tuned", title_justify="left")
+    for arm in by_generation.arms(results):
+        table.add_row(*by_generation.cells(results, arm))
+    out.print(table)
+    for line in by_generation.lines(results):
+        out.print(line, markup=False, soft_wrap=True)
 
 
 def _value(plan: AblationPlan, score: float) -> str:

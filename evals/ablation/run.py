@@ -4,6 +4,7 @@ Relies on `evals/runner/` for the runs and their file, on `outcome.py` for what 
 the baseline of their target from its lender: all are made in one workspace.
 """
 
+import math
 from dataclasses import dataclass, replace
 
 from pgo_agent.agent.exit_codes import Exit
@@ -13,6 +14,7 @@ from pgo_agent.agent.run.record.run import Run
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.evals.ablation import outcome
+from pgo_agent.evals.ablation.outcome import Generation
 from pgo_agent.evals.ablation.plan import LENDER, AblationPlan, AblationRun, Insight
 from pgo_agent.evals.ablation.scores import score
 from pgo_agent.evals.runner import results as planned
@@ -20,6 +22,7 @@ from pgo_agent.evals.runner import run as running
 from pgo_agent.sandbox import json_codec
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.json_codec import JsonObject
+from pgo_agent.sandbox.profile.kernel_profile import PassName
 
 
 @dataclass(frozen=True)
@@ -35,8 +38,18 @@ class Results(planned.Results[AblationRun]):
         if not planned.controlled:
             return asked
         other = self.plan.other(planned.target) if planned.arm.insight is Insight.ANOTHER else None
+        self._check_profile(planned)
         lent = replace(asked, baseline_of=self._lender(planned.target))
         return replace(lent, profile_of=self._lender(other)) if other else lent
+
+    def _check_profile(self, planned: AblationRun) -> None:
+        """Raise UsageFault where the profile of a target lacks all that an arm is told: it would be told nothing."""
+        lender = self.ended(self.plan.lender(planned.target)) or {}
+        missing = json_codec.from_json(dict[str, dict[str, str]], lender["missing"])
+        needed = {Insight.COUNTERS: PassName.COUNTERS, Insight.BOUND: outcome.ROOF}.get(planned.arm.insight)
+        for case, why in ((c, passes[needed]) for c, passes in missing.items() if needed in passes):
+            problem = f"'{planned.arm.insight}' cannot be told of {planned.target}: {case} has no {needed}: {why}"
+            raise UsageFault(problem, "make the plan's first call with --judge gpu, where Nsight Compute is installed")
 
     def lacks(self, planned: AblationRun) -> list[AblationRun]:
         """Return the lenders of a run that have not ended."""
@@ -53,6 +66,15 @@ class Results(planned.Results[AblationRun]):
         ended = {w: self.ended(w) for w in self.plan.runs if w.arm != LENDER}
         counted = {w: line["score"] for w, line in ended.items() if line and not line["truncated"]}
         return {w: json_codec.from_json(float, score) for w, score in counted.items()}
+
+    def after(self, generation: int) -> dict[AblationRun, float]:
+        """Return what each run that ended by itself had come to after a generation: the logarithm of its best."""
+        reached = {w: self.generations(w) for w in self.scores()}
+        return {w: math.log(gs[generation - 1].best) for w, gs in reached.items() if len(gs) >= generation}
+
+    def generations(self, planned: AblationRun) -> list[Generation]:
+        lines = (self.ended(planned) or {}).get("generations", [])
+        return [Generation.from_json(g) for g in json_codec.from_json(list[JsonObject], lines)]
 
     def commits(self) -> dict[AblationRun, str]:
         """Return which pgo-agent made each run that ended."""
@@ -85,6 +107,6 @@ def run(results: Results, settings: RunSettings, store: Store, emit: Emit) -> Ex
 def _as_values(plan: AblationPlan, store: Store, run: Run, planned: AblationRun) -> JsonObject:
     values = outcome.of(store, run, plan.limits.minutes)
     if planned.arm == LENDER:
-        return values
+        return values | outcome.of_lender(store, run)
     more = outcome.of_controlled(store, run) if planned.controlled else {}
     return {"score": score(store, run, plan.metric)} | values | more

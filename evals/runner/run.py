@@ -101,7 +101,7 @@ def _make_run(
         if begun is None or begun.state == FAILED:  # its target may have been fixed since
             optimize.start(Path(planned.target), results.settings_of(planned, run_settings), store, heard)
         elif begun.state not in settings.STATES:
-            optimize.resume(begun.id, store, heard, {"wait": run_settings.wait})
+            optimize.resume(begun.id, store, heard, {"wait": run_settings.wait, "judge": run_settings.judge})
     except TargetFault:
         ours = _held_here(store, results.begun(planned))
         if not failures or ours is None or ours.state != FAILED:
