@@ -5,6 +5,7 @@ within one session on one GPU; each table names its GPU, versions and commit. A 
 says so: its winner column stays empty.
 """
 
+import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -14,6 +15,9 @@ from typing import Any, cast
 from pgo_agent.agent.moves.catalogue import SOURCE_MOVES
 from pgo_agent.agent.run.record.shipped_results import RecordedLine, rows
 from pgo_agent.agent.version import short
+from pgo_agent.evals.ablation import by_generation
+from pgo_agent.evals.ablation import plan as ablation_plan
+from pgo_agent.evals.ablation import run as ablation
 from pgo_agent.evals.field import outcome
 from pgo_agent.evals.field import report as field_report
 from pgo_agent.evals.field import run as field_run
@@ -35,6 +39,7 @@ from pgo_agent.sandbox.target import COMPILED
 
 TRIED = "candidates.md"  # beside the records
 MUTANTS_CPU, MUTANTS_GPU = "mutants-cpu.jsonl", "mutants-h100.jsonl"
+ABLATIONS = "ablation-model"
 FIELD = FOLDER / "results"
 _HEAD = """Figures are how many times faster
 than its incumbent a candidate ran, in one session: of all cases the geometric mean, then each. A candidate that was
@@ -258,6 +263,22 @@ def of_problems() -> str:
     return f"{problems.table(listed)}\n{count[0].upper()}{count[1:]}. {where}.\n"
 
 
+def ablations() -> str:
+    """Return what came of each recorded ablation with models: Markdown tables of arms, with the differences below."""
+    sections = [_ablation(path) for path in sorted(RESULTS.glob(f"{ABLATIONS}-*.jsonl"))]
+    return "\n".join(sections) or "No rows are recorded yet.\n"
+
+
+def _ablation(path: Path) -> str:
+    with path.open() as lines:
+        head = json.loads(next(lines))
+    results = ablation.Results(path, ablation_plan.of_values(head["plan"], str(path)))
+    ended = [row for w in results.plan.runs if (row := results.ended(w))]
+    measured = [row["environment"] for row in ended if row["environment"]]
+    where = _where(Environment.from_json(measured[0]), *{str(row["commit"]) for row in ended}) if measured else ""
+    return f"{by_generation.markdown(results)}\n`evals/results/{path.name}`. {where}.\n"
+
+
 def moves() -> str:
     """Return a Markdown table of the source moves: the symptom that each answers, and what is known of its gain."""
     head = "| source move | symptom | known of its gain | sm |\n|---|---|---|---|\n"
@@ -283,6 +304,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "field": field,
     "field by a model": field_by_model,
     "problems": of_problems,
+    "ablation by a model": ablations,
     "moves": moves,
 }
 

@@ -120,6 +120,9 @@ def eval_mutants(
 def eval_ablation(
     plan: Annotated[Path, typer.Argument(help="A TOML file: metric, targets, arms, seeds and budget.")],
     results: Annotated[Path, typer.Option("--output", "-o", help="Where each run's result goes, as JSON lines.")],
+    estimate: Annotated[
+        bool, typer.Option("--estimate", help="Tell what it will take of a GPU, by recorded runs, and make no run.")
+    ] = False,
     at_once: AtOnceOption = 1,
     slurm: SlurmOption = None,
     *,
@@ -137,6 +140,8 @@ def eval_ablation(
 
     with runner.faults():
         written = run.Results(results, read(plan))
+        if estimate:
+            raise typer.Exit(report.estimated(written.plan, json_lines))
     _run_plan(run, report, written, asked, store, json_lines, at_once, slurm)
 
 

@@ -148,14 +148,19 @@ def _shown(insight: Insight) -> Insight:
 
 def read(file: Path) -> AblationPlan:
     """Return the plan in a file. Raises UsageFault with what is wrong with it."""
-    values = plan_toml.read(file, SHAPE, HINT, OPTIONAL)
+    return of_values(plan_toml.read(file, SHAPE, HINT, OPTIONAL), str(file))
+
+
+def of_values(values: JsonObject, where: str) -> AblationPlan:
+    """Return the plan of what a file says, or the head of results (`where`). Raises UsageFault."""
+    values = {name: tuple(x) if isinstance(x, list) else x for name, x in values.items()}
     minutes = json_codec.from_json(float, values["minutes"])
     limits = plan_toml.limits_of(values | {"minutes": minutes}, (*LIMITS, *OPTIONAL))
     own_fields = {name: value for name, value in values.items() if name not in (*LIMITS, *OPTIONAL)}
     insights = json_codec.from_json(tuple[Insight, ...], values["insights"])
     plan = plan_toml.plan(AblationPlan, own_fields | {"insights": insights}, limits)
     if why := _problem(plan):
-        raise UsageFault(f"{file}: {why}", HINT)
+        raise UsageFault(f"{where}: {why}", HINT)
     return plan
 
 

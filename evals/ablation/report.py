@@ -9,7 +9,7 @@ from typing import Any
 
 from pgo_agent.agent.exit_codes import Exit
 from pgo_agent.agent.views import summary as display
-from pgo_agent.evals.ablation import by_generation
+from pgo_agent.evals.ablation import by_generation, estimate
 from pgo_agent.evals.ablation.compare import Difference, apart, differences
 from pgo_agent.evals.ablation.plan import BEST, LENDER, AblationPlan
 from pgo_agent.evals.ablation.run import Results
@@ -49,6 +49,18 @@ def finish(results: Results, json_lines: bool, code: Exit) -> Exit:
     if json_lines:
         print(json.dumps({"type": "ablation.completed"} | summary(results)), flush=True)
     return code
+
+
+def estimated(plan: AblationPlan, json_lines: bool) -> Exit:
+    """Tell what the runs of a plan will take of a GPU."""
+    costs = estimate.of(plan)
+    if json_lines:
+        print(json.dumps({"type": "ablation.estimated", "costs": [c.as_json() for c in costs]}), flush=True)
+        return Exit.DONE
+    out = display.output()
+    out.print(estimate.table(costs))
+    out.print(estimate.told(costs), markup=False, soft_wrap=True)
+    return Exit.DONE
 
 
 def show(results: Results) -> None:

@@ -2,6 +2,7 @@
 it took. All numbers are made up.
 """
 
+import json
 import math
 from collections.abc import Callable, Mapping
 from itertools import product
@@ -11,12 +12,18 @@ from typing import Any
 import numpy as np
 import pytest
 from pgo_agent.agent.run.settings import RunSettings
-from pgo_agent.evals.ablation import by_generation
+from pgo_agent.evals.ablation import by_generation, estimate
+from pgo_agent.evals.ablation import plan as plans
 from pgo_agent.evals.ablation.compare import Difference, differences
 from pgo_agent.evals.ablation.outcome import Generation
 from pgo_agent.evals.ablation.plan import LENDER, AblationPlan, AblationRun, Arm, Insight
 from pgo_agent.evals.ablation.run import Results
+from pgo_agent.evals.nightly import load
+from pgo_agent.evals.runner.folders import RESULTS
 from pgo_agent.sandbox.errors import UsageFault
+
+from tests.agent.command_line import pgo
+from tests.conftest import ROOT
 
 
 def plan(**changes: Any) -> AblationPlan:
@@ -100,3 +107,37 @@ def test_an_arm_whose_pass_a_profile_lacks_is_refused(tmp_path: Path) -> None:
     assert results.settings_of(AblationRun("a", 1, Arm("relay:x", Insight.ALL)), settings).baseline_of == "a-0"
     with pytest.raises(UsageFault, match="a: CASES/1 has no counters: the GPU is elsewhere"):
         results.settings_of(AblationRun("a", 1, Arm("relay:x", Insight.COUNTERS)), settings)
+
+
+# the plan that ships --------------------------------------------------------------------------------------------------
+
+SHIPS = plans.read(ROOT / "evals" / "ablation-model.toml")
+
+
+def test_the_head_of_results_is_the_plan_that_they_are_of() -> None:
+    head = json.loads(json.dumps(SHIPS.values))
+    assert plans.of_values(head, "a file").digest == SHIPS.digest
+
+
+def test_kernels_of_others_are_chosen_by_the_rule_that_the_plan_says() -> None:
+    field = RESULTS.parent / "field" / "results"
+    runs = {r.kernel: r for r in load.files([field / "h100.jsonl"]).rows}
+    made = {t["kernel"]: t for t in map(json.loads, (field / "targets.jsonl").read_text().splitlines())}
+    others = [Path(t).stem for t in SHIPS.targets if "/" in t]
+    assert len(others) == 3 and all(made[k]["by_hand"] == 0 and not runs[k].failed for k in others)
+    assert all((runs[k].gpu_seconds or math.inf) <= 100 for k in others)
+
+
+def test_the_cost_of_a_kernel_without_a_record_is_the_middle_of_the_others() -> None:
+    known, other, unknown = estimate.of(plan(targets=("fa_fwd", "gemm", "nobody.py")))
+    assert known.runs and other.runs and not unknown.runs
+    assert unknown.candidate == pytest.approx((known.candidate + other.candidate) / 2)
+    assert (known.cells, known.candidates) == (15, 4)
+    assert known.all == pytest.approx(known.lender + 15 * 4 * known.candidate)
+
+
+def test_a_dry_run_tells_the_cost_and_begins_nothing(tmp_path: Path) -> None:
+    asked = ("eval", "ablation", str(ROOT / "evals" / "ablation-model.toml"), "-o", "rows.jsonl", "--estimate")
+    done = pgo(*asked, cwd=tmp_path, COLUMNS="160")
+    assert done.code == 0 and "s of a GPU at most" in done.out and "an estimate" in done.out
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,84 @@
+"""What an ablation with models will take of a GPU, before anything is run: told by `--estimate`.
+
+It rests on recorded runs of the same kernels: the GPU seconds of a run over its candidates, which has the run's share
+of baseline, profile and last session in it, so it is high. A kernel without a record counts as the middle of those
+with one, and says so. Nothing here is measured now.
+"""
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pgo_agent.agent.profile.pass_runner import FIRST
+from pgo_agent.agent.run.settings import default_width
+from pgo_agent.evals.ablation.plan import LENDER, AblationPlan
+from pgo_agent.evals.nightly import load
+from pgo_agent.evals.nightly.row import Row
+from pgo_agent.evals.runner.folders import RESULTS
+from pgo_agent.sandbox.json_codec import Record
+from rich.table import Table
+
+RECORDED = (*sorted(RESULTS.glob("*-h[12]00.jsonl")), *sorted(RESULTS.parent.glob("field/results/h100*.jsonl")))
+FIRST_CANDIDATE = 10.0  # GPU seconds, where no run is recorded at all: a guess
+
+
+@dataclass(frozen=True)
+class KernelCost(Record):
+    """GPU seconds that one target of a plan will take."""
+
+    target: str
+    candidate: float  # for one candidate, its run's share of all else included
+    lender: float  # for the profile of the kernel as shipped, and a candidate's share for each of its generations
+    cells: int
+    candidates: int  # of a cell, at most
+    runs: int  # recorded runs that it rests on; 0: on those of the other targets
+
+    @property
+    def all(self) -> float:
+        return self.lender + self.cells * self.candidates * self.candidate
+
+
+def of(plan: AblationPlan, rows: Sequence[Row] | None = None) -> list[KernelCost]:
+    """Return what each target will take. `rows`: recorded runs; None: those that ship."""
+    known = load.files(RECORDED).rows if rows is None else rows
+    found = {t: list(_of_kernel(known, t)) for t in plan.targets}
+    each = {t: statistics.median(c for c, _ in runs) for t, runs in found.items() if runs}
+    usual = statistics.median(each.values()) if each else FIRST_CANDIDATE
+    cells = sum(w.arm != LENDER for w in plan.runs) // len(plan.targets)
+    return [_cost(plan, t, runs, each.get(t, usual), cells) for t, runs in found.items()]
+
+
+def _cost(
+    plan: AblationPlan, target: str, runs: Sequence[tuple[float, int]], candidate: float, cells: int
+) -> KernelCost:
+    cases = max((n for _, n in runs), default=1)
+    lender = cases * sum(FIRST.values()) + 2 * candidate
+    return KernelCost(target, candidate, lender, cells, _candidates(plan), len(runs))
+
+
+def table(costs: Sequence[KernelCost]) -> Table:
+    drawn = Table("target", "s a candidate", "by runs", "lender s", "cells", "candidates at most", "s in all")
+    for c in costs:
+        rests = str(c.runs or "none: the middle of the others")
+        figures = (f"~{c.candidate:.0f}", rests, f"~{c.lender:.0f}", str(c.cells), str(c.cells * c.candidates))
+        drawn.add_row(c.target, *figures, f"~{c.all:.0f}")
+    return drawn
+
+
+def told(costs: Sequence[KernelCost]) -> str:
+    whole = sum(c.all for c in costs)
+    return f"~{whole:.0f} s of a GPU at most ({whole / 3600:.1f} h), ~{whole / 8 / 60:.0f} min of eight; an estimate"
+
+
+def _of_kernel(rows: Iterable[Row], target: str) -> Iterable[tuple[float, int]]:
+    """GPU seconds of a candidate, and cases, of each recorded run of a kernel."""
+    name = target.rpartition("/")[2].removesuffix(".py")
+    for r in rows:
+        if r.kernel == name and r.candidates and r.gpu_seconds and not r.failed:
+            yield r.gpu_seconds / len(r.candidates), len(r.cases)
+
+
+def _candidates(plan: AblationPlan) -> int:
+    most = plan.limits.candidates
+    width = plan.limits.width or default_width(1)
+    return most if plan.limits.generations is None else min(most, width * plan.limits.generations)
