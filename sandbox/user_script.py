@@ -1,10 +1,10 @@
 """Runs a user's Python program with some modules' files replaced, and keeps what the program names: by path, alone.
 
-`python user_script.py FOLDER SCRIPT|-m MODULE ARGS`: FOLDER/request.json says which files are replaced by which, and
-the names of the program's variables for its outputs and for the seconds of its steps. FOLDER then holds `outputs` and
-answer.json: the seconds, and which replaced files were imported. It runs with the rights of whoever
-calls it, in their interpreter, which need not have pgo-agent: nothing but the standard library is imported, and the
-torch that the program has.
+`python user_script.py FOLDER SCRIPT|-m MODULE ARGS`: FOLDER/request.json says which files are replaced by which, which
+packages are imported first that take over launches, and the names of the program's variables for its outputs and for
+the seconds of its steps. FOLDER then holds `outputs` and answer.json: the seconds, and which of the patches the program
+used. It runs with the rights of whoever calls it, in their interpreter, which need not have pgo-agent: nothing but the
+standard library is imported, and the torch that the program has.
 """
 
 import importlib.machinery
@@ -58,17 +58,30 @@ def main(folder: Path, words: list[str]) -> None:
     request = json.loads((folder / "request.json").read_text())
     replacing = Replacing(request["files"])
     sys.meta_path.insert(0, replacing)
+    module = words[0] == "-m"
+    sys.argv = words[1:] if module else words
+    sys.path[0] = str(Path.cwd() if module else Path(words[0]).resolve().parent)
     begun = time.perf_counter()
-    if words[0] == "-m":
-        sys.argv, sys.path[0] = words[1:], str(Path.cwd())
+    packages = {folder: _imported(folder) for folder in request["packages"]}
+    if module:
         names = runpy.run_module(words[1], run_name="__main__", alter_sys=True)
     else:
-        sys.argv, sys.path[0] = words, str(Path(words[0]).resolve().parent)
         names = runpy.run_path(replacing.script(words[0]), run_name="__main__")
     whole = time.perf_counter() - begun
-    answer = {"used": sorted(replacing.used), "whole": whole, "seconds": _seconds(names.get(request["seconds"]))}
+    used = [f for f, package in packages.items() if package.patched is not None and package.patched.launches]
+    answer = {
+        "used": [*sorted(replacing.used), *used],
+        "whole": whole,
+        "seconds": _seconds(names.get(request["seconds"])),
+    }
     answer["outputs"] = _kept(names.get(request["outputs"]), folder / "outputs")
     (folder / "answer.json").write_text(json.dumps(answer))
+
+
+def _imported(folder: str) -> ModuleType:
+    """Import a package that takes over launches, by its folder."""
+    sys.path.append(str(Path(folder).parent))
+    return importlib.import_module(Path(folder).name)
 
 
 def _seconds(value: object) -> list[float]:

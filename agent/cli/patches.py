@@ -54,7 +54,9 @@ def dispatch(
 @patches.command(epilog="Exit codes: 0 written, 2 usage, or nothing that may be exported, 3 environment.")
 def export(
     of: Annotated[str, typer.Argument(metavar="RUN[/CANDIDATE]", help="Default: the winner of the last run.")] = "last",
-    form: Annotated[str, typer.Option("--as", help="module, flashinfer, hf-kernels or kernelbench.")] = "module",
+    form: Annotated[
+        str, typer.Option("--as", help="module, launches, flashinfer, hf-kernels or kernelbench.")
+    ] = "module",
     to: Annotated[Path, typer.Option("--to", help="A new folder.")] = Path("exported"),
     dispatch: Annotated[
         bool, typer.Option("--dispatch", help="What `dispatch RUN` has proven, with its guards.")
@@ -87,7 +89,9 @@ def prove(
     patched: Annotated[
         list[str] | None,
         typer.Option(
-            "--patched", metavar="MODULE=FILE", help="The patch: FILE in place of a module's, or of a file's."
+            "--patched",
+            metavar="MODULE=FILE",
+            help="The patch: FILE in place of a module's, or of a file's; or the folder of an export --as launches.",
         ),
     ] = None,
     outputs: Annotated[str, typer.Option(help="The program's variable of what it computed.")] = "outputs",

@@ -23,6 +23,7 @@ class Chosen:
     run: Run
     candidate: Candidate
     proof: Proof | None = None
+    winners: tuple[Candidate, ...] = ()  # of the regions of the proof
 
     @property
     def name(self) -> str:
@@ -46,8 +47,8 @@ def dispatched(store: Store, named: str) -> Chosen:
     if "/" in named:
         raise UsageFault("--dispatch is of all winners of a run", "name the run alone")
     proof, text = dispatch.kept(store, store.run(named).id)
-    first = store.candidate(proof.run, proof.regions[0].candidate)
-    return Chosen(store.run(proof.run), replace(first, source=text), proof)
+    winners = tuple(store.candidate(proof.run, r.candidate) for r in proof.regions)
+    return Chosen(store.run(proof.run), replace(winners[0], source=text), proof, winners)
 
 
 def _regions(proof: Proof) -> list[str]:

@@ -3,6 +3,7 @@
 - module: one file, NAME.py, whose kernel() takes what the target's takes.
 - flashinfer: solution.json, a Solution of flashinfer-bench 0.1.2.
 - hf-kernels: a folder as Hugging Face's `kernels` 0.17 loads it, and as `kernel-builder` builds it (`build.toml`).
+- launches: a package that takes over a traced kernel's launches in a program that imports it.
 - kernelbench: NAME.py with class ModelNew, for a target that `init` made of a problem in KernelBench's form.
 """
 
@@ -10,7 +11,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 
-from pgo_agent.agent.commands.export import model_new, standalone
+from pgo_agent.agent.commands.export import launches, model_new, standalone
 from pgo_agent.agent.commands.export.chosen import Chosen
 from pgo_agent.sandbox.errors import UsageFault
 
@@ -85,6 +86,7 @@ FORMS: Mapping[str, Callable[[Chosen], Files]] = {
     "flashinfer": flashinfer,
     "hf-kernels": hf_kernels,
     "kernelbench": kernelbench,
+    "launches": launches.files,
 }
 
 

@@ -22,7 +22,12 @@ LAUNCHER = "kernel"
 
 def text(chosen: Chosen, beside: Collection[str] = ()) -> str:
     """Return the module, with what is named `beside`. Raises UsageFault for a kernel that needs other modules."""
-    kept = _kernel_part(chosen.candidate.source, {LAUNCHER, *beside})
+    return f"{_head(chosen)}\n\n{kernel_text(chosen.candidate.source, beside)}\n"
+
+
+def kernel_text(source: str, beside: Collection[str] = ()) -> str:
+    """Return what kernel() needs of a file. Raises UsageFault for a kernel that needs other modules."""
+    kept = _kernel_part(source, {LAUNCHER, *beside})
     body = "".join(b.text for b in kept).strip("\n")
     if others := sorted({root for root in _imported(body) if root not in ALLOWED}):
         raise UsageFault(
@@ -30,7 +35,7 @@ def text(chosen: Chosen, beside: Collection[str] = ()) -> str:
             "write the target from the kernel's own file (`pgo-agent init FILE -- PROGRAM` takes the functions in), "
             "or install that package where you use the text that `pgo-agent show --source` prints",
         )
-    return f"{_head(chosen)}\n\n{body}\n"
+    return body
 
 
 def _kernel_part(source: str, roots: Collection[str]) -> list[Block]:

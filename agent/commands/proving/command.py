@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pgo_agent.agent.commands import apply
+from pgo_agent.agent.commands.export import launches
 from pgo_agent.agent.commands.init.command import located
 from pgo_agent.agent.commands.proving import turns
-from pgo_agent.agent.commands.proving.turns import Answer, Program
+from pgo_agent.agent.commands.proving.turns import Answer, Changes, Program
 from pgo_agent.agent.exit_codes import Exit
 from pgo_agent.agent.run import proved
 from pgo_agent.agent.run.proved import ALLOWED, EPS, Output, Proved
@@ -30,6 +31,7 @@ class Patch:
 
     said: str
     files: Mapping[str, str]  # real path of a module -> the text that takes its place
+    packages: tuple[str, ...] = ()  # folders that `export --as launches` wrote: the program imports them first
 
 
 def of_run(store: Store, run: str, candidate: str | None) -> Patch:
@@ -39,16 +41,21 @@ def of_run(store: Store, run: str, candidate: str | None) -> Patch:
 
 
 def of_files(given: Sequence[str]) -> Patch:
-    """Return the patch of words like `liger_kernel.ops.rms_norm=mine.py`, or `lib/norm.py=mine.py`. Raises UsageFault
-    for what names no module."""
-    files = dict[str, str]()
+    """Return the patch of words like `liger_kernel.ops.rms_norm=mine.py`, `lib/norm.py=mine.py`, or of the folder that
+    `export --as launches` wrote. Raises UsageFault for what names no module."""
+    files, packages = dict[str, str](), list[str]()
     for word in given:
+        if Path(word, launches.RUNTIME).is_file():
+            packages.append(str(Path(word).resolve()))
+            continue
         module, equals, file = word.partition("=")
         found = located(module)
         if not equals or not found.is_file():
-            raise UsageFault(f"{word} names no module and no file", "write --patched MODULE=FILE, or OLD_FILE=FILE")
+            raise UsageFault(
+                f"{word} names no module and no file", "write --patched MODULE=FILE, OLD_FILE=FILE, or FOLDER"
+            )
         files[str(found.resolve())] = target.text(Path(file))
-    return Patch(", ".join(given), files)
+    return Patch(", ".join(given), files, tuple(packages))
 
 
 def prove(
@@ -75,7 +82,7 @@ def prove(
             new.parent.mkdir()
             new.write_text(text, encoding="utf-8")
             files[path] = str(new)
-        done, differences, sides = turns.all_turns(program, files, count, 60 * minutes, note)
+        done, differences, sides = turns.all_turns(program, Changes(files, patch.packages), count, 60 * minutes, note)
     result = _result(program, patch, done, list(_outputs(differences, sides)))
     return result, Exit.DONE if result.verdict in ("faster", "no_difference") else Exit.NONE_FOUND
 

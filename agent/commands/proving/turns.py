@@ -11,7 +11,7 @@ import statistics
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pgo_agent.sandbox import compare_outputs, json_codec, user_script
@@ -34,10 +34,21 @@ class Program:
 
 
 @dataclass(frozen=True)
+class Changes:
+    """What is not as it was on one side."""
+
+    files: Mapping[str, str] = field(default_factory=dict)  # path of a module -> file that takes its place
+    packages: tuple[str, ...] = ()  # folders that are imported first, and take over launches
+
+    def __bool__(self) -> bool:
+        return bool(self.files or self.packages)
+
+
+@dataclass(frozen=True)
 class Answer(Record):
     """What one process left."""
 
-    used: list[str]  # replaced files that it imported
+    used: list[str]  # replaced files that it imported, packages that took over launches
     whole: float  # seconds, imports included
     seconds: list[float]  # of its steps; empty: it names none
     outputs: list[str]  # names of what it gave
@@ -58,27 +69,32 @@ def interpreter(words: Sequence[str]) -> str:
     return found
 
 
-def run(program: Program, files: Mapping[str, str], folder: Path, seconds: float) -> Answer:
-    """Run it once. `files`: path of a module -> file that takes its place. `folder`: for what it leaves.
+def run(program: Program, changes: Changes, folder: Path, seconds: float) -> Answer:
+    """Run it once. `folder`: for what it leaves.
 
-    Raises UsageFault where it fails, takes longer than `seconds`, names no outputs, or does not import what is
-    replaced.
+    Raises UsageFault where it fails, takes longer than `seconds`, names no outputs, does not import what is replaced,
+    or launches nothing that a package takes over.
     """
     folder.mkdir()
-    request = {"files": dict(files), "outputs": program.outputs, "seconds": program.seconds}
+    request = {"files": dict(changes.files), "packages": changes.packages}
+    request |= {"outputs": program.outputs, "seconds": program.seconds}
     (folder / "request.json").write_text(json.dumps(request))
     words = [interpreter(program.words), user_script.__file__, str(folder), *program.words[1:]]
     try:
         ran = subprocess.run(words, capture_output=True, text=True, timeout=seconds, check=False, env=os.environ)
     except subprocess.TimeoutExpired:
         raise UsageFault(f"the program ran for over {seconds:.0f} s", "give it less to do, or more --minutes") from None
-    which = "with the patch" if files else "without the patch"
+    which = "with the patch" if changes else "without the patch"
     try:
         answer = Answer.from_json(json_codec.from_json(JsonObject, json.loads((folder / "answer.json").read_bytes())))
     except (OSError, ValueError):
         said = (ran.stderr or ran.stdout).strip()[-SHOWN:]
         raise UsageFault(f"{which} the program ended with {ran.returncode}:\n{said}", "mend that first") from None
-    if unused := [f for f in files if f not in answer.used]:
+    if unused := [p for p in changes.packages if p not in answer.used]:
+        warned = [line for line in ran.stderr.splitlines() if line.endswith("the original runs")]
+        why = warned[-1] if warned else "none of its launches is one that was judged"
+        raise UsageFault(f"{', '.join(unused)} took over no launch of the program: {why}", "trace this very program")
+    if unused := [f for f in changes.files if f not in answer.used]:
         raise UsageFault(f"the program never imports {', '.join(unused)}", "name the module that it runs")
     if not answer.outputs:
         raise UsageFault("the program names no outputs, so nothing says that it still computes the same", NAME_THEM)
@@ -98,7 +114,7 @@ def compared(program: Program, files: Sequence[Path]) -> list[dict[str, JsonObje
 
 def all_turns(
     program: Program,
-    files: Mapping[str, str],
+    changes: Changes,
     turns: int,
     seconds: float,
     tell: Callable[[int, str, float], None],
@@ -111,7 +127,7 @@ def all_turns(
             by_side: dict[str, list[Answer]] = {"without": [], "with": []}
             for side in ORDER:
                 folder = Path(name) / f"{turn}-{side}-{len(by_side[side])}"
-                answer = run(program, files if side == "with" else {}, folder, seconds)
+                answer = run(program, changes if side == "with" else Changes(), folder, seconds)
                 by_side[side].append(answer)
                 if turn == 0:
                     kept.append(folder / "outputs")
