@@ -110,7 +110,7 @@ class KernelPasses:
             return "records and counters are NVIDIA's"
         if self.gpu.judge is None:
             return self.gpu.why
-        absent = name is PassName.COUNTERS and (_no_tool() if self.gpu.judge.here else gpu_passes.ELSEWHERE)
+        absent = _no_counters(self.gpu.judge) if name is PassName.COUNTERS else ""
         return absent or self.gpu.short_of(name)
 
     def static(self) -> StaticProfile | Problem:
@@ -146,7 +146,10 @@ class KernelPasses:
             return Missing(name, str(e))
 
 
-def _no_tool() -> str:
+def _no_counters(judge: Judge) -> str:
+    """Why nothing can be counted; empty where it can be, or a judge elsewhere will say."""
+    if judge.elsewhere or not judge.here:
+        return "" if judge.elsewhere else gpu_passes.ELSEWHERE
     try:
         ncu.find()
     except ncu.Absent as e:

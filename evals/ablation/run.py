@@ -49,7 +49,7 @@ class Results(planned.Results[AblationRun]):
         needed = {Insight.COUNTERS: PassName.COUNTERS, Insight.BOUND: outcome.ROOF}.get(planned.arm.insight)
         for case, why in ((c, passes[needed]) for c, passes in missing.items() if needed in passes):
             problem = f"'{planned.arm.insight}' cannot be told of {planned.target}: {case} has no {needed}: {why}"
-            raise UsageFault(problem, "make the plan's first call with --judge gpu, where Nsight Compute is installed")
+            raise UsageFault(problem, "see `docs/ablation.md`; with what is missing there, begin another file")
 
     def lacks(self, planned: AblationRun) -> list[AblationRun]:
         """Return the lenders of a run that have not ended."""

@@ -18,7 +18,7 @@ from pgo_agent.sandbox.errors import EnvironmentFault, Fault, Killed, TargetFaul
 from pgo_agent.sandbox.gate.verdict import Judgement
 from pgo_agent.sandbox.isolation.box import ATTEMPTS, INTERPRETER, choose, killed
 from pgo_agent.sandbox.json_codec import JsonObject
-from pgo_agent.sandbox.judge import gpus, questions
+from pgo_agent.sandbox.judge import counting, gpus, questions
 from pgo_agent.sandbox.judge.gpu_lock import GpuLock
 from pgo_agent.sandbox.judge.gpus import Gpu, visible_gpu, visible_gpus
 from pgo_agent.sandbox.judge.interface import Ended, NoStart, always, of_ended
@@ -71,6 +71,8 @@ class GpuJudge:
 
     def answer(self, command: str, fields: JsonObject) -> JsonObject:
         """Do the same with a question and an answer in JSON."""
+        if command == questions.Count.do:
+            return counting.counted(self, self.target.contract_path, fields)
         with self.turn():
             for _ in range(ATTEMPTS):
                 try:

@@ -292,7 +292,25 @@ class Peaks(Question[PeakRates | Problem]):
     do, answer = "peaks", PeakRates | Problem
 
 
-_ALL = (Open, Hello, Sweep, Look, Judge, Confirm, Final, Race, Idle, Numerics, SameBits, Check, Timeline, Peaks)
+@dataclass(frozen=True)
+class Counted(Record):
+    """What Nsight Compute says of one launch."""
+
+    tool: str  # "ncu 2025.3.1"
+    facts: JsonObject  # of its report; who asked knows what they mean
+
+
+@dataclass(frozen=True)
+class Count(Question[Counted | Problem]):
+    """Have the GPU's counters read in the first launch of a kernel. Of a judge elsewhere alone."""
+
+    case: str
+    kernel: str  # key
+    plain: PlanRef
+    do, answer = "counters", Counted | Problem
+
+
+_ALL = (Open, Hello, Sweep, Look, Judge, Confirm, Final, Race, Idle, Numerics, SameBits, Check, Timeline, Peaks, Count)
 KINDS: dict[str, type[Question[Any]]] = {kind.do: kind for kind in _ALL}
 
 

@@ -22,7 +22,7 @@ from pgo_agent.sandbox.profile.timeline.instrumented_build import KernelRef
 from pgo_agent.sandbox.profile.timeline.types import Timeline
 
 T = TypeVar("T")
-ELSEWHERE = "the GPU is elsewhere, and Nsight Compute runs on its own machine alone"
+ELSEWHERE = "the GPU is of a cluster, and nobody runs Nsight Compute there"
 
 
 class NotTaken(Exception):
@@ -73,6 +73,8 @@ def counters(context: GpuPassContext, place: KernelRef, contract: str, subject: 
     profile = static.static(context, subject, "nvidia")
     lines = profile if isinstance(profile, StaticProfile) else None
     judge = context.judge()
+    if judge.elsewhere:
+        return _require(counting.asked(judge, context.builder, place, lines))
     if not isinstance(judge, GpuJudge | GpuPool) or not judge.here:
         raise NotTaken(ELSEWHERE)
     return _require(counting.take(judge, context.builder, place, lines))

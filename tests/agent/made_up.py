@@ -125,6 +125,9 @@ class MadeUp:
     def _timeline(self, _: dict[str, Any]) -> dict[str, Any]:
         return {"problem": "a judge of made-up times records nothing"}
 
+    def _counters(self, _: dict[str, Any]) -> dict[str, Any]:
+        return {"problem": "a judge of made-up times counts nothing"}
+
     def _final(self, given: dict[str, Any]) -> dict[str, Any]:
         ms = {"winner": 2.0 / self.faster, "autotuned": 1.0}
         sides = {n: [ms.get(n, 2.0)] * ROUNDS for n in (*given["sides"], "A/A")}

@@ -14,7 +14,7 @@ from pgo_agent.sandbox.judge.questions import Sweep, SweepEntry
 from pgo_agent.sandbox.judge.references import bundle_ref
 from pgo_agent.sandbox.profile.backend import Workbench
 from pgo_agent.sandbox.profile.counters import metrics
-from pgo_agent.sandbox.profile.counters.collect import take
+from pgo_agent.sandbox.profile.counters.collect import asked, take
 from pgo_agent.sandbox.profile.counters.types import Counters
 from pgo_agent.sandbox.profile.kernel_profile import Missing
 from pgo_agent.sandbox.profile.static_profile import StaticProfile
@@ -66,6 +66,17 @@ def taken(path: Path, name: str, folder: Path) -> Taken:
     print(f"\n{found.tool}, {found.kernel}: {found.speed_of_light}, stalls {found.stalls}, {found.dram_bytes} bytes")
     moved = target.load(path, "pgo_counted").bytes_moved({"n": ELEMENTS}) if name == ADDITION[1] else 0.0
     return Taken(found, profile, statistics.median(timed.ms) / 1e3, moved)
+
+
+@pytest.mark.gpu
+def test_a_judge_that_answers_others_counts_what_is_counted_here(addition: Taken, tmp_path: Path) -> None:
+    larger = tmp_path / "add.py"
+    larger.write_text(f"{ADDITION[0].read_text()}\n\nCASES = {{{ADDITION[1]!r}: dict(n={ELEMENTS})}}\n")
+    with placed(larger, ADDITION[1], tmp_path) as p:
+        found = asked(p.judge, p.builder, p.place, addition.static)
+    assert isinstance(found, Counters), found
+    assert (found.kernel, found.executed) == (addition.counters.kernel, addition.counters.executed)
+    assert found.dram_bytes == pytest.approx(addition.counters.dram_bytes, rel=0.1)
 
 
 @pytest.mark.gpu

@@ -21,6 +21,7 @@ from pgo_agent.sandbox.judge import by_hash
 from pgo_agent.sandbox.judge.machine import Environment
 from pgo_agent.sandbox.judge.questions import KINDS
 from pgo_agent.sandbox.judge.spool.forms import (
+    LONGEST,
     MOST,
     Form,
     any_number,
@@ -42,6 +43,7 @@ from pgo_agent.sandbox.judge.spool.forms import (
 
 VERSION = 1
 HELLO = "hello"
+MANY = 1 << 40  # bytes from a kernel's start, at most, to what it calls
 Kind = Literal["answer", "ended", "fault", "refused"]
 
 
@@ -196,6 +198,7 @@ FIELDS: dict[str, Mapping[str, Form]] = {
         "plain": _PICK,
     },
     "peaks": {"case": case_name},
+    "counters": {"case": case_name, "kernel": sha, "plain": _PICK},
 }  # every command that a run asks; `open`, whose fields are paths, is the answering side's own
 
 # answers --------------------------------------------------------------------------------------------------------------
@@ -212,7 +215,7 @@ def _answer(x: Any, do: str) -> None:
         return
     check_fields(x, ANSWERS[do], "answer")
     whole = set(ANSWERS[do]) - {"problem"}
-    need(do not in ("timeline", "peaks") or "problem" in x or set(x) == whole, "half an answer")
+    need(do not in ("timeline", "peaks", "counters") or "problem" in x or set(x) == whole, "half an answer")
 
 
 def _typed(x: Any, do: str) -> None:
@@ -277,6 +280,11 @@ _ENTRY = object_of(
     check=optional(map_of(lambda _: None)),
     finalist=optional(flag),
 )
+_COUNT = count(0, 1 << 62)
+_SEEN = object_of(offset=count(-MANY, MANY), text=text, executed=_COUNT, stalls=map_of(_COUNT))
+_COUNTED = object_of(
+    kernel=text, metrics=map_of(object_of(value=any_number, unit=text)), instructions=list_of(_SEEN, LONGEST)
+)
 _REPEAT = object_of(headers=sha, records=sha, blocks=count(0, 1 << 31), fetched=count(0, 1 << 31))
 ANSWERS: dict[str, Mapping[str, Form]] = {
     HELLO: {},
@@ -294,4 +302,5 @@ ANSWERS: dict[str, Mapping[str, Form]] = {
         "instrumented_ms": optional(list_of(duration)),
     },
     "peaks": {"problem": optional(text), "flops": optional(number), "moved": optional(number)},
+    "counters": {"problem": optional(text), "tool": optional(line), "facts": optional(_COUNTED)},
 }  # of commands that answer no verdict

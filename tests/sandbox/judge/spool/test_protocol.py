@@ -58,6 +58,7 @@ ASKED = {
         "plain": SIDE["CASES/one"],
     },
     "peaks": {"case": "CASES/one"},
+    "counters": {"case": "CASES/one", "kernel": SHA, "plain": SIDE["CASES/one"]},
 }
 TIMES = {"CASES/one": {"incumbent": [2.0, 2.0], "candidate": [1.0, 1.0]}}
 ACCEPTED = {
