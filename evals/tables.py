@@ -265,11 +265,12 @@ def of_problems() -> str:
 
 def ablations() -> str:
     """Return what came of each recorded ablation with models: Markdown tables of arms, with the differences below."""
-    sections = [_ablation(path) for path in sorted(RESULTS.glob(f"{ABLATIONS}-*.jsonl"))]
+    sections = [of_an_ablation(path) for path in sorted(RESULTS.glob(f"{ABLATIONS}-*.jsonl"))]
     return "\n".join(sections) or "No rows are recorded yet.\n"
 
 
-def _ablation(path: Path) -> str:
+def of_an_ablation(path: Path) -> str:
+    """Return the section of one file of rows."""
     with path.open() as lines:
         head = json.loads(next(lines))
     results = ablation.Results(path, ablation_plan.of_values(head["plan"], str(path)))

@@ -12,6 +12,7 @@ from typing import Any
 
 from pgo_agent.agent.exit_codes import FAULTY
 from pgo_agent.agent.proposal import llm, prompt
+from pgo_agent.agent.proposal.prompt.profile_told import bound_by
 from pgo_agent.agent.run import incumbent
 from pgo_agent.agent.run.record import model_calls, profiles, prompts
 from pgo_agent.agent.run.record.candidate import Candidate
@@ -21,10 +22,11 @@ from pgo_agent.agent.run.record.run_summary import MeasuredRun
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import ProfileVisibility
 from pgo_agent.agent.version import commit_of
+from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.json_codec import JsonObject, Record
 from pgo_agent.sandbox.judge.timing import bootstrap
-from pgo_agent.sandbox.profile.kernel_profile import Missing, PassName
+from pgo_agent.sandbox.profile.kernel_profile import PassName
 
 ROOF = "roof"
 _TOLD: Mapping[ProfileVisibility, tuple[str, ...]] = {
@@ -143,14 +145,16 @@ def _of_own(store: Store, run: Run, which: str) -> dict[str, dict[str, str]]:
 
 def _missing(store: Store, run: Run, which: str, names: Sequence[str]) -> dict[str, dict[str, str]]:
     """Case -> pass of these -> why the profile of a candidate, if there is one, lacks it."""
-    lacking = {k.case: _absent(store, k) for k in profiles.of(store, run.id, which)}
+    lacking = {k.case: _absent(store, run, k) for k in profiles.of(store, run.id, which)}
     of_names = {case: {n: why for n, why in absent.items() if n in names} for case, absent in lacking.items()}
     return {case: absent for case, absent in of_names.items() if absent}
 
 
-def _absent(store: Store, stored: StoredProfile) -> dict[str, str]:
+def _absent(store: Store, run: Run, stored: StoredProfile) -> dict[str, str]:
     whole = profiles.whole(store.contents, stored)
-    roof = whole.roofline.why if whole and isinstance(whole.roofline, Missing) else "" if whole else profiles.NOT_KEPT
+    known = whole is not None and run.baseline is not None
+    bound = bound_by(run.baseline, whole, devices.find(run.device)) if whole and run.baseline else ""
+    roof = "" if bound else "the target tells no work of it" if known else profiles.NOT_KEPT
     return {n: why for n, why in {**stored.passes, ROOF: roof}.items() if why}
 
 

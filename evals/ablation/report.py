@@ -70,10 +70,7 @@ def show(results: Results) -> None:
         out.print(f"{counted['truncated']} runs were ended by their minutes and are left out")
     if counted["apart"]:
         out.print(f"{counted['apart']} pairs are left out: their runs are of two commits of pgo-agent")
-    if any(w.asked == waiting.MODEL for w in results.waiting):
-        out.print(waiting.table(results.waiting))
-    for line in waiting.for_judges(results.waiting):
-        out.print(line, markup=False, soft_wrap=True)
+    waiting.show(results.waiting, out)
     if counted["missing"]:
         out.print(f"{counted['missing']} runs have no result yet: the same command goes on")
     out.print(f"every run: {results.file}", markup=False, soft_wrap=True)

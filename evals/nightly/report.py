@@ -11,6 +11,7 @@ from pgo_agent.agent.version import short
 from pgo_agent.agent.views import summary as display
 from pgo_agent.evals.nightly.row import BASES, SHIPPED, TUNED, Row
 from pgo_agent.evals.nightly.run import Rows
+from pgo_agent.evals.runner import waiting
 from pgo_agent.sandbox.judge.timing.bootstrap import Interval
 from rich.markup import escape
 from rich.table import Table
@@ -69,6 +70,7 @@ def show(rows: Rows) -> None:
             out.print(f"{r.kernel}, {r.optimizer}, seed {r.seed}: {note}", markup=False, soft_wrap=True)
         if r.failed:
             out.print(f"failed: {r.kernel}, {r.optimizer}, seed {r.seed}: {r.failed}", markup=False, soft_wrap=True)
+    waiting.show(rows.waiting, out)
     if counted["missing"]:
         out.print(f"runs without a row yet: {counted['missing']}; the same command goes on")
     out.print(f"every row: {rows.file}", markup=False, soft_wrap=True)

@@ -4,12 +4,13 @@ It reads what runs told when they were suspended, and the folders of their quest
 for: who hands questions on need not know.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pgo_agent.agent.run.events import RunWaiting
 from pgo_agent.sandbox.json_codec import Record
+from rich.console import Console
 from rich.table import Table
 
 MODEL, JUDGE = "a model", "the judge"
@@ -38,17 +39,20 @@ def _unanswered(request: Path) -> Iterable[str]:
     yield from (str(request.parent / n) for n in asked if n.replace("-request.md", "-reply.md") not in every)
 
 
-def table(waiting: Iterable[Waits]) -> Table:
-    """Return a row for each question to a model: its file is all that who answers needs."""
-    drawn = Table("run", "file of its question", title="Questions to a model", title_justify="left")
-    for w in (w for w in waiting if w.asked == MODEL):
-        for file in w.files:
-            drawn.add_row(w.run, file)
-    drawn.columns[-1].overflow = "fold"
-    return drawn
+def show(waiting: Sequence[Waits], out: Console) -> None:
+    """Print a row for each question to a model, whose file is all that who answers needs, and what judges need."""
+    questions = [(w.run, file) for w in waiting if w.asked == MODEL for file in w.files]
+    if questions:
+        drawn = Table("run", "file of its question", title="Questions to a model", title_justify="left")
+        drawn.columns[-1].overflow = "fold"
+        for row in questions:
+            drawn.add_row(*row)
+        out.print(drawn)
+    for line in _for_judges(waiting):
+        out.print(line, markup=False, soft_wrap=True)
 
 
-def for_judges(waiting: Iterable[Waits]) -> list[str]:
+def _for_judges(waiting: Iterable[Waits]) -> list[str]:
     """Return a line for each folder of a judge elsewhere, with the command that answers all runs that wait there."""
     asked: dict[str, list[str]] = {}
     for how in (w.how for w in waiting if w.asked == JUDGE):

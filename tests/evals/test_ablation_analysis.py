@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from pgo_agent.agent.run.settings import RunSettings
+from pgo_agent.evals import tables
 from pgo_agent.evals.ablation import by_generation, estimate
 from pgo_agent.evals.ablation import plan as plans
 from pgo_agent.evals.ablation.compare import Difference, differences
@@ -24,6 +25,7 @@ from pgo_agent.sandbox.errors import UsageFault
 
 from tests.agent.command_line import pgo
 from tests.conftest import ROOT
+from tests.evals.rows import H200
 
 
 def plan(**changes: Any) -> AblationPlan:
@@ -76,7 +78,15 @@ def rows_of(folder: Path, best: Mapping[str, tuple[float, float]]) -> Results:
             near = next(({"gpu_seconds": g.gpu_seconds, "tokens": g.tokens} for g in reached if g.best >= 1.05), None)
             more = {"score": math.log(reached[-1].best), "generations": [g.as_json() for g in reached], "to_near": near}
             more |= {"to_best": near, "first_try": {"tries": 4, "valid": 3}, "left_out": [], "missing": {}}
-        results.add("run", run=f"{w.target}-{w.arm.insight}", **w.named, truncated=False, commit="c", **more)
+        results.add(
+            "run",
+            run=f"{w.target}-{w.arm.insight}",
+            **w.named,
+            truncated=False,
+            commit="c",
+            environment=H200.as_json(),
+            **more,
+        )
     return results
 
 
@@ -95,6 +105,14 @@ def test_the_report_has_each_arm_after_each_generation_and_what_it_took(tmp_path
     told = by_generation.markdown(results)
     assert "| relay:x, told all | 2 | 1.0200x | 1.1000x | 75% | 20 | 200 | 2 | 20 | 200 | 20 | 200 |" in told
     assert "- after generation 2: all against none: 1.1000x [1.1000x, 1.1000x] (2 pairs; a 1.1000x, b 1.1000x)" in told
+
+
+def test_the_page_has_the_table_and_the_file_of_its_rows(tmp_path: Path) -> None:
+    rows_of(tmp_path, {"none": (1.0, 1.0), "all": (1.02, 1.1)})
+    told = tables.of_an_ablation(tmp_path / "out.jsonl")
+    assert "| relay:x, told all | 2 | 1.0200x | 1.1000x |" in told
+    assert "`evals/results/out.jsonl`. NVIDIA H200, driver 1, torch 2, triton 3, commit c." in told
+    assert load.file(tmp_path / "out.jsonl", "out.jsonl").notes[0].endswith("`pgo-agent eval ablation` compares")
 
 
 def test_an_arm_whose_pass_a_profile_lacks_is_refused(tmp_path: Path) -> None:

@@ -19,10 +19,12 @@ from pgo_agent.agent.proposal.prompt import other_profile
 from pgo_agent.agent.run import incumbent
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record import profiles
+from pgo_agent.agent.run.record.baseline import Baseline
 from pgo_agent.agent.run.record.profiles import StoredProfile
 from pgo_agent.agent.run.settings import ProfileVisibility
+from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.json_codec import JsonObject
-from pgo_agent.sandbox.profile import pseudocode
+from pgo_agent.sandbox.profile import pseudocode, roofline
 from pgo_agent.sandbox.profile.counters.types import Counters
 from pgo_agent.sandbox.profile.kernel_profile import Roofline
 from pgo_agent.sandbox.profile.timeline.types import Timeline
@@ -82,9 +84,10 @@ def _by_case(ctx: Context, stored: Sequence[StoredProfile]) -> dict[str, list[st
         return {}
     if told is ProfileVisibility.ALL:
         return {k.case: k.summary.text.splitlines() for k in stored if k.summary is not None}
-    wholes = (profiles.whole(ctx.store.contents, k) for k in stored if k.taken)
-    lines = _counted if told is ProfileVisibility.COUNTERS else _bound
-    return {p.case: lines(p) for p in wholes if p is not None}
+    wholes = [p for k in stored if k.taken and (p := profiles.whole(ctx.store.contents, k)) is not None]
+    if told is ProfileVisibility.COUNTERS:
+        return {p.case: _counted(p) for p in wholes}
+    return {p.case: [f"Bound by {bound}."] for p in wholes if (bound := bound_by(ctx.baseline(), p, ctx.device))}
 
 
 def _counted(profile: CaseProfile) -> list[str]:
@@ -92,8 +95,14 @@ def _counted(profile: CaseProfile) -> list[str]:
     return [line for c in counted for line in counter_figures.told(c)]
 
 
-def _bound(profile: CaseProfile) -> list[str]:
-    return [f"Bound by {profile.roofline.bound}."] if isinstance(profile.roofline, Roofline) else []
+def bound_by(base: Baseline, profile: CaseProfile, device: Device) -> str:
+    """Return what the work of a case is bound by: by peaks that were measured, or without a time by the data sheet;
+    empty where the target tells no work."""
+    if isinstance(profile.roofline, Roofline):
+        return profile.roofline.bound
+    work = base.work_of(profile.case)
+    least = roofline.floor(roofline.Work(work.flops, work.bytes), device)
+    return least.bound if least else ""
 
 
 def _in_lines(by_case: Mapping[str, Sequence[str]]) -> list[str]:

@@ -16,9 +16,11 @@ from pgo_agent.agent.profile.summarize import summarize
 from pgo_agent.agent.proposal import prompt as prompting
 from pgo_agent.agent.proposal import ttgir_view
 from pgo_agent.agent.proposal.prompt import layout
+from pgo_agent.agent.proposal.prompt.profile_told import bound_by
 from pgo_agent.agent.proposal.prompt.sections import Section
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record import profiles
+from pgo_agent.agent.run.record.baseline import Work
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import ProfileVisibility, RunSettings
 from pgo_agent.agent.search import lent
@@ -27,6 +29,7 @@ from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 from pgo_agent.sandbox.profile import pseudocode
+from pgo_agent.sandbox.profile.kernel_profile import Missing
 
 from tests.agent.profiles import counters, of_scopes, roof, scope, timed
 from tests.conftest import TARGETS
@@ -75,15 +78,24 @@ def _on_a_gpu(ctx: Context, whole: CaseProfile, bound_by_compute: bool) -> CaseP
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list[Section]]]:
-    """Arm -> the sections of its first prompt."""
+def contexts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Context]]:
+    """The lenders of two kernels."""
     store = Store(lend(tmp_path_factory.mktemp("told") / "workspace"))
+    opened = list[Context]()
     for path, by_compute in ((SPILLING, True), (MOMENTUM, False)):
         optimize.start(path, BASE, store, lambda _: None)
-        base = context(store, store.run("last").id, path)
-        measured(base, by_compute)
-        base.close()
-    lender, other = (r.id for r in store.runs())
+        opened.append(context(store, store.run("last").id, path))
+        measured(opened[-1], by_compute)
+    yield opened
+    for ctx in opened:
+        ctx.close()
+    store.close()
+
+
+@pytest.fixture(scope="module")
+def told(contexts: list[Context]) -> dict[str, list[Section]]:
+    """Arm -> the sections of its first prompt."""
+    store, (lender, other) = contexts[0].store, (ctx.run.id for ctx in contexts)
     sections = {}
     for arm, changes in ARMS.items():
         asked = replace(BASE, generations=2, baseline_of=lender, **changes)
@@ -96,8 +108,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list[Se
         assert prompting.prompt(facts).dropped == ()
         sections[arm] = layout.sections(facts)
         ctx.close()
-    yield sections
-    store.close()
+    return sections
 
 
 def beside(sections: list[Section]) -> list[tuple[str, str]]:
@@ -159,3 +170,14 @@ def test_another_kernels_profile_is_told_in_the_names_and_lines_of_this_one(told
     assert registers[0] and registers[1] and registers[0][1] != registers[1][1]
     kernel_lines = range(1, len(SPILLING.read_text().splitlines()) + 1)
     assert all(int(n) in kernel_lines for n in re.findall(r"\bline (\d+)", text))
+
+
+def test_what_work_is_bound_by_is_known_without_a_time_and_not_without_work(contexts: list[Context]) -> None:
+    for ctx, bound in zip(contexts, ("compute", "memory"), strict=True):
+        (stored,) = profiles.of(ctx.store, ctx.run.id, "shipped")
+        whole = profiles.whole(ctx.store.contents, stored)
+        assert whole is not None
+        untimed = replace(whole, roofline=Missing("roofline", "no GPU is visible here"))
+        assert bound_by(ctx.baseline(), untimed, ctx.device) == bound
+        idle = {"CASES": dict.fromkeys(ctx.baseline().work["CASES"], Work(0, 0))}
+        assert bound_by(replace(ctx.baseline(), work=idle), untimed, ctx.device) == ""
