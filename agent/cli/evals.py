@@ -142,6 +142,7 @@ def eval_ablation(
         written = run.Results(results, read(plan))
         if estimate:
             raise typer.Exit(report.estimated(written.plan, json_lines))
+        run.alone(written, at_once, slurm)
     _run_plan(run, report, written, asked, store, json_lines, at_once, slurm)
 
 

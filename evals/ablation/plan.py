@@ -105,8 +105,7 @@ class AblationPlan:
             for n, seed in enumerate(self.seeds)
             for arm in (*arms[n % len(arms) :], *arms[: n % len(arms)])
         ]
-        lenders = [self.lender(t) for t in self.targets] if any(c.controlled for c in cells) else []
-        return [*lenders, *cells]
+        return [*(self.lender(t) for t in self.targets if any(c.controlled for c in cells)), *cells]
 
     def lender(self, target: str) -> AblationRun:
         return AblationRun(target, 0, LENDER)

@@ -92,6 +92,13 @@ def check(results: Results, settings: RunSettings) -> None:
     results.lines  # noqa: B018 (it is read, and refused, here)
 
 
+def alone(results: Results, at_once: int, slurm: str | None) -> None:
+    """Raise UsageFault where several processes are to make runs that share a baseline: it stands in one workspace."""
+    if (at_once > 1 or slurm) and any(w.controlled for w in results.plan.runs):
+        problem = "runs with a model share the baselines of one workspace, and several processes have one each"
+        raise UsageFault(problem, "leave out --at-once and --slurm; a judge elsewhere takes all runs side by side")
+
+
 def run(results: Results, settings: RunSettings, store: Store, emit: Emit) -> Exit:
     """Make every run that has no result yet. Gives WAITING when a model's reply is not there yet, else DONE.
 

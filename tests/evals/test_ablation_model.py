@@ -169,6 +169,12 @@ def test_what_is_not_waited_for_is_told_together_and_goes_on_with_the_same_comma
     assert f"--spool {tmp_path / 'box'} --once --target twin.py --target momentum.py" in shown
 
 
+def test_several_processes_are_refused_as_they_share_no_workspace(tmp_path: Path) -> None:
+    prepare(tmp_path)
+    done = pgo(*COMMAND[:-1], "--at-once", "2", cwd=tmp_path)
+    assert done.code == 2 and "share the baselines of one workspace" in done.err
+
+
 @pytest.mark.slow
 def test_all_cells_of_a_generation_are_answered_and_judged_in_one_go(tmp_path: Path) -> None:
     prepare(tmp_path, ("generations = 1", "generations = 2"))

@@ -4,6 +4,7 @@
 usual limits of such loops, any other kernel those on device memory and layouts. It reads no record.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -38,13 +39,14 @@ CARDS: Mapping[Defect, tuple[str, ...]] = {
 }
 GLUON = frozenset({Defect.SERIALIZED, Defect.COPY_WAIT, Defect.DOT_WAIT, Defect.ARITHMETIC, Defect.IMBALANCE})
 _WITHOUT_DOTS = "memory_bound"
+_EXPONENTIAL = re.compile(r"\bexp2?\b")  # not constexpr
 _ONLY_HOPPER = {"tma", "warp_specialization", "wgmma_waits"}
 
 
 def chosen(defects: Sequence[Defect], statics: Iterable[Mapping[str, Any]], source: str, arch: int) -> tuple[str, ...]:
     """Return names of cards. `defects`: the costliest first; `statics`: static profiles of builds; `source`: the
     kernel."""
-    exponential, dots = "exp" in source, _dots(statics)
+    exponential, dots = bool(_EXPONENTIAL.search(source)), _dots(statics)
     turns = (CARDS[d][turn : turn + 1] for turn in (0, 1) for d in defects)  # the first of each defect, then the second
     wanted = [name for turn in turns for name in turn] or list(_usual(dots, exponential))
     fit = [n for n in dict.fromkeys(wanted) if arch == HOPPER or n not in _ONLY_HOPPER]

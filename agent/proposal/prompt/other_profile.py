@@ -1,8 +1,9 @@
 """The profile of another kernel, told as if it were this one's: an arm of ablations that is wrong on purpose.
 
 It must not show that it is of another kernel, or whoever is told it would rightly ignore it. So its cases, kernels and
-lines are called by this kernel's own: cases and kernels in their order, lines of the source and of the code by how far
-down they stand. Figures, findings and advice stay as they are. Relies on both profiles in one workspace.
+lines are called by this kernel's own: cases in their order, kernels with the one first that takes most of the time,
+lines of the source and of the code by how far down they stand. Figures, findings and advice stay as they are. Relies on
+both profiles in one workspace.
 """
 
 import re
@@ -11,6 +12,7 @@ from dataclasses import asdict, dataclass
 
 from pgo_agent.agent.profile import cost_model
 from pgo_agent.agent.profile.case_profile import CaseProfile
+from pgo_agent.agent.profile.rank_bottlenecks import leading
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.incumbent import SHIPPED
 from pgo_agent.agent.run.record import profiles
@@ -18,6 +20,7 @@ from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.json_codec import JsonObject
 from pgo_agent.sandbox.profile import pseudocode
+from pgo_agent.sandbox.profile.kernel_profile import KernelProfile
 from pgo_agent.sandbox.profile.static_profile import StaticProfile
 
 _LINE = re.compile(r"\bline (\d+)\b")
@@ -38,8 +41,8 @@ class OneCase:
         return [self._renamed(line) for line in self.summary.splitlines()]
 
     def _renamed(self, line: str) -> str:
-        names = [k.kernel for k in self.own.kernels]
-        for i, k in enumerate(self.other.kernels):
+        names = [k.kernel for k in _kernels(self.own)]
+        for i, k in enumerate(_kernels(self.other)):
             line = re.sub(rf"\b{re.escape(k.kernel)}\b", names[i % len(names)], line)
         here, there = _source(self.own), _source(self.other)
         return _LINE.sub(lambda m: f"line {_moved(int(m[1]), there, here)}", line)
@@ -89,9 +92,16 @@ def _statics(profile: CaseProfile) -> list[StaticProfile]:
     return [k.static for k in profile.kernels if isinstance(k.static, StaticProfile)]
 
 
+def _kernels(profile: CaseProfile) -> list[KernelProfile]:
+    """The one that takes most of the time first, then the others in the order of their launches."""
+    first = leading(profile)
+    return sorted(profile.kernels, key=lambda k: k is not first)
+
+
 def _source(profile: CaseProfile) -> list[int]:
-    """The lines of the source that became instructions, in order."""
-    return sorted({x.line for s in _statics(profile) for x in s.source if x.line})
+    """The lines of the source that became instructions of the kernel that takes most of the time, in order."""
+    statics = (k.static for k in _kernels(profile)[:1])
+    return sorted({x.line for s in statics if isinstance(s, StaticProfile) for x in s.source if x.line})
 
 
 def _moved(line: int, there: Sequence[int], here: Sequence[int]) -> int:

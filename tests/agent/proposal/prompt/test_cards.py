@@ -45,6 +45,7 @@ def test_cards_are_few_and_each_stands_once(defects: Sequence[Defect], exponenti
 
 def test_where_nothing_stands_out_the_kind_of_kernel_decides() -> None:
     assert cards.chosen([], DOTS, SOFTMAX, 90) == ("wgmma_waits", "warp_specialization", "softmax")
+    assert cards.chosen([], DOTS, "BLOCK: tl.constexpr", 90) == ("wgmma_waits", "warp_specialization")
     assert cards.chosen([], NONE, SOFTMAX, 90) == ("memory_bound", "layouts")
 
 

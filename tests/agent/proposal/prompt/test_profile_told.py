@@ -16,6 +16,7 @@ from pgo_agent.agent.profile.summarize import summarize
 from pgo_agent.agent.proposal import prompt as prompting
 from pgo_agent.agent.proposal import ttgir_view
 from pgo_agent.agent.proposal.prompt import layout
+from pgo_agent.agent.proposal.prompt.other_profile import OneCase
 from pgo_agent.agent.proposal.prompt.profile_told import bound_by
 from pgo_agent.agent.proposal.prompt.sections import Section
 from pgo_agent.agent.run.context import Context
@@ -26,12 +27,14 @@ from pgo_agent.agent.run.settings import ProfileVisibility, RunSettings
 from pgo_agent.agent.search import lent
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 from pgo_agent.sandbox.profile import pseudocode
 from pgo_agent.sandbox.profile.kernel_profile import Missing
 
-from tests.agent.profiles import counters, of_scopes, roof, scope, timed
+from tests.agent.profiles import case as made_up_case
+from tests.agent.profiles import counters, kernel, of_scopes, roof, scope, static, timed
 from tests.conftest import TARGETS
 from tests.shared_builds import lend
 
@@ -64,17 +67,17 @@ def measured(ctx: Context, bound_by_compute: bool) -> None:
 
 
 def _on_a_gpu(ctx: Context, whole: CaseProfile, bound_by_compute: bool) -> CaseProfile:
-    (kernel,) = whole.kernels
+    (of_run,) = whole.kernels
     shown = ttgir_view.shown(ctx, "shipped")
     assert shown is not None
     first = next(line for line in shown.view.lines if "for " in line.text or "store" in line.text)
     at = replace(scope("dot wait", 13), first=first.ops[0].line, last=first.ops[0].line)
-    clocked, counted = of_scopes(timed(at, 0.41)), counters(kernel=kernel.kernel)
+    clocked, counted = of_scopes(timed(at, 0.41)), counters(kernel=of_run.kernel)
     labels = shown.view.labels()
     counts = {label: i % 7 + 1 for i, label in enumerate(labels.values()) if i % 3}
     code = pseudocode.annotated(shown.view, counts, clocked.scopes, counted)
-    done = replace(kernel, timeline=clocked, counters=counted)
-    return replace(whole, kernels=(done,), roofline=roof(0.5, bound_by_compute), code={kernel.build: code})
+    done = replace(of_run, timeline=clocked, counters=counted)
+    return replace(whole, kernels=(done,), roofline=roof(0.5, bound_by_compute), code={of_run.build: code})
 
 
 @pytest.fixture(scope="module")
@@ -170,6 +173,27 @@ def test_another_kernels_profile_is_told_in_the_names_and_lines_of_this_one(told
     assert registers[0] and registers[1] and registers[0][1] != registers[1][1]
     kernel_lines = range(1, len(SPILLING.read_text().splitlines()) + 1)
     assert all(int(n) in kernel_lines for n in re.findall(r"\bline (\d+)", text))
+
+
+def test_the_kernel_that_takes_the_time_gets_the_findings_of_the_one_that_took_it_elsewhere() -> None:
+    small, large = {"tensor": 0, "float": 4}, {"tensor": 8, "float": 40}
+    own = made_up_case(kernel(static(kernel="_first", kinds=small)), kernel(static(kernel="_main", kinds=large)))
+    other = made_up_case(kernel(static(kernel="_theirs", kinds=large)), kernel(static(kernel="_last", kinds=small)))
+    assert OneCase(own, other, "spill in _theirs\nspill in _last").lines == ["spill in _main", "spill in _first"]
+
+
+def test_a_baseline_of_another_text_or_compiler_is_not_taken_over(contexts: list[Context]) -> None:
+    store, lender = contexts[0].store, contexts[0].run
+    asked = replace(BASE, generations=2, baseline_of=lender.id)
+    others = {"text of the target": ("0" * 64, lender.facts)}
+    others["version of Triton"] = lender.digest, replace(lender.facts, triton="9.9")
+    for name, (digest, facts) in others.items():
+        store.add_run(name, SPILLING, digest, lender.source, lender.device, asked, facts, lender.contract)
+        ctx = context(store, name, SPILLING)
+        with pytest.raises(UsageFault, match=f"of another {name}"):
+            lent.take_over(ctx)
+        assert store.run(name).baseline is None
+        ctx.close()
 
 
 def test_what_work_is_bound_by_is_known_without_a_time_and_not_without_work(contexts: list[Context]) -> None:
