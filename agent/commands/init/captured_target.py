@@ -8,9 +8,10 @@ import ast
 import copy
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pgo_agent.agent.commands import origins
 from pgo_agent.agent.commands.init import cases as sizes
@@ -22,6 +23,9 @@ from pgo_agent.agent.commands.init.seen import tensor, tensors
 from pgo_agent.agent.kernel_part import Block, blocks
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.target import AS_IT_STOOD, CONTRACT
+
+if TYPE_CHECKING:
+    import jinja2
 
 RAGGED = (sizes.LESS, 8, 16, 32)  # by how much guessed sizes differ from even ones: the least that the launcher takes
 
@@ -40,23 +44,30 @@ class Sizing:
     part: int = 1  # what part of the usual size small cases have
 
 
-def write(captured: Captured, to: Path, sizing: Sizing) -> str:
-    """Return the text of the target at `to`. Raises UsageFault when the kernel needs names that a target defines."""
-    import jinja2
-
+def write(captured: Captured, sizing: Sizing, origins: Sequence[str]) -> str:
+    """Return the text of a target. Raises UsageFault when the kernel needs names that a target defines."""
     taken = CONTRACT | ({"kernel"} if captured.name != "kernel" else set())
     clashes = sorted(taken & {n for b in captured.needed for n in b.names})
     if clashes:
         hint = "rename them in a copy, and give that"
         raise UsageFault(f"{captured.path} has names of its own for what a target defines: {', '.join(clashes)}", hint)
+    return str(_template().render(**_values(captured, sizing), origins=origins))
+
+
+@cache
+def _template() -> "jinja2.Template":
+    """Return the text of all targets: one is written for every try of sizes."""
+    import jinja2
+
     environment = jinja2.Environment(
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
     template = resources.files("pgo_agent.agent.commands.init").joinpath("captured.py.j2").read_text(encoding="utf-8")
-    return environment.from_string(template).render(**_values(captured, sizing), origins=_origins(captured, to))
+    return environment.from_string(template)
 
 
-def _origins(captured: Captured, to: Path) -> list[str]:
+def origins_of(captured: Captured, to: Path) -> list[str]:
+    """Return what the target at `to` says of the files that it is taken from."""
     modules = captured.modules
     files = {f for f in (captured.path, *modules.kernels, *modules.between) if f.is_file()}
     return origins.lines(captured.part, files, to, modules.repository)

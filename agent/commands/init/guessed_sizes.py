@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 from pgo_agent.agent.commands.init import captured_target, command, program
@@ -93,7 +94,12 @@ class Trying:
         return list(_said(kept, next((f for f in tried.values() if f.words and f.kind > kept.kind), None)))
 
     def _text(self, sizing: Sizing) -> str:
-        return captured_target.write(self.captured, self.to, sizing)
+        return captured_target.write(self.captured, sizing, self._origins)
+
+    @cached_property
+    def _origins(self) -> list[str]:
+        """What all of its texts say: whole files of a library are read for that."""
+        return captured_target.origins_of(self.captured, self.to)
 
     def _tried(self, sizings: Sequence[Sizing]) -> dict[str, Found]:
         """Return texts with what they lead to, until one is sound or no time is left; at least one."""
