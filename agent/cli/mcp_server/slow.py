@@ -4,7 +4,6 @@ Clients end a call after 10 to 60 seconds, so a call waits a little and then say
 prints is its answer, so an agent reads what a person would. Decides nothing.
 """
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -13,6 +12,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from pgo_agent.sandbox.isolation import lending
 
 POLL = 0.1
 LONGEST = 60_000  # characters of an answer; the middle of a longer one is left out
@@ -63,6 +64,7 @@ class Commands:
             self._running.clear()
 
     def _begun(self, arguments: Sequence[str]) -> tuple[subprocess.Popen[bytes], Path]:
+        lent = lending.lend()  # the server has them for all of its commands, and for its worker
         with tempfile.NamedTemporaryFile(prefix="pgo-mcp-", suffix=".txt", delete=False) as output:
             process = subprocess.Popen(
                 [sys.executable, "-m", "pgo_agent.agent.cli.main", *arguments],
@@ -70,7 +72,8 @@ class Commands:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env=os.environ | {"COLUMNS": WIDTH, "NO_COLOR": "1"},
+                env=lent.env | {"COLUMNS": WIDTH, "NO_COLOR": "1"},
+                pass_fds=lent.files,
             )
         return process, Path(output.name)
 

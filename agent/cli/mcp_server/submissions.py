@@ -23,6 +23,7 @@ from pgo_agent.agent.run.record.user_requests import Kind
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.errors import UsageFault
+from pgo_agent.sandbox.isolation import lending
 from pgo_agent.sandbox.target import Target
 
 MOST = 32  # submissions of a run that wait
@@ -146,9 +147,12 @@ def _is_edit(text: str) -> bool:
 def work(store: Store) -> None:
     """See to it that a worker judges what waits, unless nothing does."""
     if submissions.open_runs(store) and not worker.is_running(store.root):
+        lent = lending.lend()
         with (store.root / worker.LOG).open("ab") as log:
             subprocess.Popen(
                 [sys.executable, "-m", worker.MODULE, str(store.root.resolve())],
+                env=lent.env,
+                pass_fds=lent.files,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

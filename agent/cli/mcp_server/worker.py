@@ -21,6 +21,7 @@ from pgo_agent.agent.run.record.run import Run
 from pgo_agent.agent.run.record.run_summary import FailedRun
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.sandbox.errors import EnvironmentFault, Fault
+from pgo_agent.sandbox.isolation import lending
 
 MODULE = "pgo_agent.agent.cli.mcp_server.worker"
 LOCK, LOG, EVENTS = "mcp-worker.lock", "mcp-worker.log", "mcp-worker.jsonl"
@@ -73,6 +74,7 @@ def main(root: Path) -> int:
     lock = os.open(root / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     if not _locked(lock):
         return 0
+    lending.borrow()
     with closing(Store(root, create=False)) as store, (root / EVENTS).open("a", encoding="utf-8") as events:
 
         def emit(event: Event) -> None:

@@ -15,6 +15,7 @@ import httpx2
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
+from pgo_agent.sandbox.isolation import lending
 
 from tests.agent.command_line import ADD, command
 from tests.shared_builds import lend
@@ -50,9 +51,13 @@ def arguments(root: Path) -> list[str]:
 @contextmanager
 def http(root: Path) -> Iterator[str]:
     """Serve over HTTP; yield the URL."""
-    environment = os.environ | {"PGO_AGENT_MCP_TOKEN": TOKEN}
+    lent = lending.lend()
     with subprocess.Popen(
-        [*arguments(root), "--http", "0"], stderr=subprocess.PIPE, text=True, env=environment
+        [*arguments(root), "--http", "0"],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=lent.env | {"PGO_AGENT_MCP_TOKEN": TOKEN},
+        pass_fds=lent.files,
     ) as server:
         assert server.stderr is not None
         said = server.stderr.readline()
