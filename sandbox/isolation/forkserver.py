@@ -25,6 +25,7 @@ from pgo_agent.sandbox.isolation import bubblewrap
 
 PROCESS = Path(__file__).with_name("forkserver_main.py")
 WAIT = ("/bin/sh", "-c", "echo; read line")  # what holds a box: it says that all is set up, and ends with its input
+TRIES = 3  # to have a process that forks others, where somebody kills it
 START_SECONDS = 120.0  # torch on a machine that does much else
 _TRITON = ("triton", "triton.backends.nvidia.compiler")
 _LAUNCHED = (*_TRITON, "triton.testing", "triton.experimental.gluon")  # Gluon: the first launch imports it
@@ -38,7 +39,7 @@ _TRACER = (
     "stand_in_backward",
     "user_calls",
 )
-_COMPILER = ("backend_stages", "nvdisasm", "nvidia_tools", "sass_mix", "static")
+_COMPILER = ("backend_stages", "nvdisasm", "nvidia_tools", "sass_mix", "static", "tools_found")
 
 
 def _ours(*names: str, room: str = "") -> tuple[str, ...]:
@@ -49,6 +50,7 @@ _COMPILED = (*_TRITON, *_ours(*_COMPILER, room="compiler."), *_ours("isolation.s
 _TRACED = (  # DTensor: torch imports it when a fake tensor is cast
     *("torch", "torch.distributed.tensor", "torch.fx.experimental.symbolic_shapes", *_LAUNCHED),
     *_ours(*_TRACER, room="tracer."),
+    *_ours("tools_found", room="compiler."),
     *_ours(*_SHARED, "in_place", "ttgir.dataflow"),
 )
 _INTERPRETED = ("torch", *_LAUNCHED, "triton.runtime.interpreter", *_ours(*_SHARED, "interpreter.session"))
@@ -132,6 +134,11 @@ class Warm:
     def borrowed(self) -> bool:
         return self._popen is None
 
+    @property
+    def killed(self) -> bool:
+        """Whether somebody killed it, and no error of its own ended it."""
+        return self._popen is not None and self.ended and self._popen.wait() == -signal.SIGKILL
+
     def ready(self) -> None:
         """Wait until it has its libraries. Raises Cold when it cannot import them."""
         self.ours.settimeout(START_SECONDS)
@@ -179,7 +186,7 @@ class _Servers:
         `waits`: until it has its libraries, or has none. Otherwise what it said it will do may never come.
         """
         lock = self._lock_of(kind)
-        for _ in range(3):
+        for _ in range(TRIES):
             with lock:
                 if kind in self.cold:
                     raise Cold(self.cold[kind])
@@ -213,14 +220,15 @@ class _Servers:
             self._warm[kind] = Warm.begun(kind)
         return self._warm[kind]
 
-    def _ready(self, kind: _Kind) -> Warm:
+    def _ready(self, kind: _Kind, tries: int = TRIES) -> Warm:
         warm = self._begun(kind)
         try:
             warm.ready()
         except Cold as e:
+            again = warm.borrowed or (warm.killed and tries > 1)  # of one that is borrowed, nobody knows how it ended
             self._warm.pop(kind).end()
-            if warm.borrowed:  # somebody killed it, maybe: begin our own
-                return self._ready(kind)
+            if again:
+                return self._ready(kind, tries - 1)
             self.cold[kind] = str(e)
             raise
         return warm

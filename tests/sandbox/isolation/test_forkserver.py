@@ -229,6 +229,16 @@ def test_when_the_process_that_forks_is_killed_another_takes_its_place(forked: T
     assert forkers() and not set(before) & set(forkers())
 
 
+def test_one_that_is_killed_while_it_imports_is_begun_again(forked: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(forkserver.LIBRARIES, MODULE, ("json", "triton"))  # a process of this test's own
+    before = set(forkers())
+    forked.prepare(MODULE)
+    while not (begun := set(forkers()) - before):  # what it is shows shortly after it began
+        pass
+    os.kill(begun.pop(), signal.SIGKILL)
+    assert forked.ran("import sys; print('triton' in sys.modules)").output == "True\n"
+
+
 def test_where_the_libraries_cannot_be_imported_a_process_is_begun_anew(
     forked: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
