@@ -17,7 +17,7 @@ from pathlib import Path
 
 from pgo_agent.sandbox.isolation import box, forkserver
 
-MODULE = "pgo_agent.sandbox.tracer"  # whose libraries it has
+MODULE = "pgo_agent.sandbox.tracer"  # whose libraries a judge needs
 KEPT = 3  # the number that the first open file has there which it keeps
 AT_IMPORT = ("LD_", "OMP_", "GOMP_", "KMP_", "MKL_", "TORCH", "PYTORCH", "TRITON_")  # of variables that are read then
 SET_BY_TORCH = {"TORCHINDUCTOR_CACHE_DIR"}  # in a process that compiled something
@@ -32,8 +32,10 @@ def possible(python: str, env: Mapping[str, str]) -> bool:
 class Forked:
     """`python WORDS` in a session of its own. It is there as soon as the libraries are."""
 
-    def __init__(self, words: Sequence[str], env: Mapping[str, str], log: int, keeps: Sequence[int]) -> None:
-        """Raises forkserver.Cold."""
+    def __init__(
+        self, words: Sequence[str], env: Mapping[str, str], log: int, keeps: Sequence[int], module: str = MODULE
+    ) -> None:
+        """`module`: it has the libraries of that one. Raises forkserver.Cold."""
         (its_input, ours), (output, its_output) = os.pipe(), os.pipe()
         self.stdin, self.stdout = os.fdopen(ours, "wb", 0), os.fdopen(output, "rb", 0)
         self._leader = self._ended = 0  # of its session; an open file that tells its end (pidfd); 0: not there yet
@@ -41,7 +43,7 @@ class Forked:
         self._lock = threading.Lock()
         request = {"words": list(words), "env": dict(env), "cwd": str(Path.cwd())}
         try:
-            told = box.Box("bubblewrap").ask(MODULE, request, (its_input, its_output, log, *keeps))
+            told = box.Box("bubblewrap").ask(module, request, (its_input, its_output, log, *keeps))
         except forkserver.Cold:
             self.stdin.close()
             self.stdout.close()

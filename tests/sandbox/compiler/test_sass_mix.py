@@ -1,8 +1,6 @@
 """The SASS of several kernels is read in one run of nvdisasm, and each is said to hold what it holds by itself."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +8,8 @@ import pytest
 from pgo_agent.sandbox.bundle import elf
 from pgo_agent.sandbox.compiler import sass_mix
 from triton import knobs
+
+from tests.sandbox import forked_python
 
 STRAIGHT = "mov.u64 %rd2, %rd1; st.global.u32 [%rd2], 7;"
 LOOP = """
@@ -96,7 +96,8 @@ def test_a_kernel_that_cannot_be_listed_fails_alone(cubins: list[Path], tmp_path
         file.rename(tmp_path / "out" / file.name)
         (tmp_path / "out" / f"{n}.unlisted").write_text('{"static": {}}')
     (tmp_path / "out" / "1.cubin").write_bytes(b"no cubin")
-    done = subprocess.run([sys.executable, "-c", TOGETHER, tmp_path], capture_output=True, text=True, check=True)
+    done = forked_python.ran(TOGETHER, tmp_path)
+    assert done.returncode == 0, done.stderr
     first, refused, last = json.loads(done.stdout)
     assert (first, last) == ({"static": {"sass": whole[0]}}, {"static": {"sass": whole[2]}})
     assert "not a cubin" in refused["error"]

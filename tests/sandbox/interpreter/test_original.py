@@ -1,9 +1,8 @@
 """A kernel as it stood, as a reference: what Triton's interpreter makes of it on host tensors."""
 
-import subprocess
-import sys
-
 import pytest
+
+from tests.sandbox import forked_python
 
 TEXT = """
 import torch
@@ -46,7 +45,8 @@ for kind in (torch.bfloat16, torch.float64):
 
 def test_bf16_is_computed_as_such_and_float64_exactly_though_the_text_names_shorter_floats() -> None:
     """In a process of its own: what the interpreter computes with is replaced for good."""
-    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True)
+    done = forked_python.ran(CODE)
+    assert done.returncode == 0, done.stderr
     (right, rounded), (same, exact) = (line.split() for line in done.stdout.splitlines())
     assert (right, same) == ("True", "True")
     assert 1e-4 < float(rounded) < 0.1
@@ -98,7 +98,7 @@ with fake_gpu.FakeMode(allow_non_fake_inputs=True):
 
 def test_for_float64_it_compiles_where_sums_begin_with_a_number() -> None:
     """A number that is written down is fp32 for Triton's compiler, and a loop may not change a type."""
-    done = subprocess.run([sys.executable, "-c", ON_A_GPU], capture_output=True, text=True, check=False)
+    done = forked_python.ran(ON_A_GPU)
     assert done.stdout.splitlines() == ["torch.float16 *fp16 *fp16 *fp16", "torch.float64 *fp64 *fp64 *fp64"], (
         done.stderr
     )
@@ -114,6 +114,6 @@ def test_a_tile_that_float64_makes_too_large_is_halved_where_that_is_allowed_and
     assert code.count("[x])(x)") == 1
     for tiles, grids in (("", ["8"]), (', ["BLOCK"]', ["8", "16"])):
         given = code.replace("[x])(x)", f"[x]{tiles})(x)")
-        done = subprocess.run([sys.executable, "-c", given], capture_output=True, text=True, check=False)
+        done = forked_python.ran(given)
         assert [line.split()[1] for line in done.stdout.splitlines()] == grids, done.stderr
         assert ("OutOfResources" in done.stderr) == (not tiles)

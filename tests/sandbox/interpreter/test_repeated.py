@@ -1,12 +1,8 @@
 """What is kept of types and shapes serves the same ones alone: others are made, and refused, as Triton does it."""
 
-import subprocess
-import sys
-import textwrap
+from tests.sandbox import forked_python
 
 COMPARED = """
-import os
-os.environ["TRITON_INTERPRET"] = "1"
 import itertools
 from triton import language as tl
 from pgo_agent.sandbox.interpreter import repeated
@@ -52,7 +48,6 @@ print(len({str(w) for w in wanted}))
 
 
 def test_types_and_tensors_are_those_of_triton_whatever_was_made_before() -> None:
-    command = [sys.executable, "-c", textwrap.dedent(COMPARED)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    done = forked_python.ran(COMPARED, interpreted=True)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 40

@@ -112,8 +112,10 @@ def test_where_it_cannot_be_forked_a_judge_is_begun_anew(
     monkeypatch.setitem(forkserver.LIBRARIES, unboxed.MODULE, (library, "json"))
     before = set(forkers())
     judge = Process(sys.executable, None)
-    for pid in set(forkers()) - before if why == "killed" else ():
-        os.kill(pid, signal.SIGKILL)
+    if why == "killed":
+        while not (begun := set(forkers()) - before):  # what it is shows shortly after it began
+            pass
+        os.kill(begun.pop(), signal.SIGKILL)
     judge.keeps()
     assert isinstance(judge._begun, worker_process._Anew)
     judge.end()

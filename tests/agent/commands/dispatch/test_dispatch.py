@@ -5,8 +5,6 @@ A made-up judge (`made_up.py`) stands in for a GPU where one is needed: its time
 
 import itertools
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +16,7 @@ from pgo_agent.agent.run.dispatch import Proof
 from tests.agent.command_line import Done, pgo, write
 from tests.agent.commands.dispatch.test_guards import tensor
 from tests.agent.made_up import answering
+from tests.sandbox import forked_python
 
 # what is written ------------------------------------------------------------------------------------------------------
 
@@ -62,8 +61,8 @@ def ran(folder: Path, winner: str, gpu: str, sizes: list[tuple[int, int]]) -> tu
     assert "pgo_agent" not in text
     file = folder / "kernel.py"
     file.write_text(text.replace("x.is_cuda", "x.is_cpu"))
-    words = [sys.executable, "-c", RUN, file, gpu, json.dumps(sizes)]
-    done = subprocess.run(words, env={"TRITON_INTERPRET": "1"}, capture_output=True, text=True, check=True)
+    done = forked_python.ran(RUN, file, gpu, json.dumps(sizes), interpreted=True)
+    assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout)), done.stderr
 
 

@@ -1,6 +1,7 @@
 """Index arithmetic as polynomials: what is said of a load is what the kernel reads there, on numbers."""
 
 import inspect
+import itertools
 from contextlib import suppress
 from random import Random
 from types import FrameType
@@ -131,7 +132,8 @@ class Read:
     """A load that was executed: where, what it was given, and the names of the kernel at that moment."""
 
     def __init__(self, frame: FrameType, pointer: Any, mask: Any) -> None:
-        self.place = frame.f_lineno, inspect.getframeinfo(frame).positions.col_offset or 0  # type: ignore[union-attr]
+        line, _, column, _ = next(itertools.islice(frame.f_code.co_positions(), frame.f_lasti // 2, None))
+        self.place = line or 0, column or 0
         self.names, self.pointer, self.mask = dict(frame.f_locals), pointer, mask
 
 
