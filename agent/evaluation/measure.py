@@ -171,6 +171,12 @@ def proved(ctx: Context, candidate: Candidate, first: Judgement, compiling: Comp
 
 def _proved(ctx: Context, candidate: Candidate, first: Judgement, sanitized: Future[VariantBuild]) -> Outcome:
     choices = first.choices
+    bundle = bundle_ref(ctx.store.contents, bundle_of(candidate))
+    again = {c: PlanRef(bundle, label) for c, label in choices.items()}
+    against = _against(ctx, ctx.store.began_with(ctx.run.id, candidate.generation))
+    confirm = Confirm.of(again, against)
+    if the_gpu(ctx).by_hand and not any(_on_request(ctx.settings)):
+        safety_checks.announce(ctx, candidate, choices, sanitized.result(), confirm)
     raced = safety_checks.race(ctx, candidate, choices, sanitized)
     first = first.with_stages([*first.stages, raced.as_json()])
     if raced.ends:
@@ -181,11 +187,7 @@ def _proved(ctx: Context, candidate: Candidate, first: Judgement, sanitized: Fut
         if evidence.ends:
             found = Judgement(evidence.verdict or Verdict.WRONG, evidence.stage, evidence.why, first.evidence)
             return found, first.speedup
-    bundle = bundle_ref(ctx.store.contents, bundle_of(candidate))
-    again = {c: PlanRef(bundle, label) for c, label in choices.items()}
-    # in a new process: it never saw the first run
-    against = _against(ctx, ctx.store.began_with(ctx.run.id, candidate.generation))
-    confirmed = the_gpu(ctx).verdict(Confirm.of(again, against))
+    confirmed = the_gpu(ctx).verdict(confirm)  # in a new process: it never saw the first run
     return _confirmed(first, _on(the_gpu(ctx), confirmed), against.no_slower)
 
 

@@ -25,7 +25,7 @@ from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 from pgo_agent.sandbox.judge.interface import Ended, Judge
 from pgo_agent.sandbox.judge.pool import GpuPool
-from pgo_agent.sandbox.judge.questions import Idle, Numerics, Race
+from pgo_agent.sandbox.judge.questions import Confirm, Idle, Numerics, Race
 from pgo_agent.sandbox.judge.references import PlanRef, bundle_ref
 from pgo_agent.sandbox.judge.results import memcheck
 
@@ -44,6 +44,22 @@ def raced(ctx: Context, candidate: Candidate, choices: Mapping[str, str]) -> dic
     for case in sorted(public, key=lambda c: base.work_of(c).flops):
         case_by_kernels.setdefault(tuple(kernels(plans[case][choices[case]])), case)
     return {case: choices[case] for case in case_by_kernels.values()}
+
+
+def announce(
+    ctx: Context, candidate: Candidate, choices: Mapping[str, str], sanitized: VariantBuild, confirm: Confirm
+) -> None:
+    """Ask at once what a proof asks where nothing is found: a judge elsewhere that nobody waits for takes a round each
+    time that something is asked."""
+    gpu, stress = the_gpu(ctx), not sanitized.bundle
+    own = bundle_ref(ctx.store.contents, bundle_of(candidate))
+    raced_bundle = own if stress else bundle_ref(ctx.store.contents, sanitized.bundle)
+    for case, label in raced(ctx, candidate, choices).items():
+        gpu.queue(Race(raced_bundle, case, label, stress=stress, sanitized=None if stress else True), fresh=1)
+    for case, label in list({**raced(ctx, candidate, choices), **choices}.items())[:1]:
+        if _launched(ctx, bundle_of(candidate), case, label).total() > 1:
+            gpu.queue(Idle(case, {case: PlanRef(own, label)}, incumbent.side(ctx, incumbent.SHIPPED)), fresh=1)
+    gpu.queue(confirm, fresh=2)
 
 
 def race(ctx: Context, candidate: Candidate, choices: Mapping[str, str], compiled: Future[VariantBuild]) -> Evidence:

@@ -95,6 +95,8 @@ def case_profile(means: Means, w: Wanted, backend: str = "nvidia") -> CaseProfil
 def _taken(means: Means, w: Wanted, subject: Subject, backend: str) -> Taken:
     place = KernelRef(w.bundle, w.case, w.label, subject.build)
     kernel = KernelPasses(means.context, means.gpu, subject, place, backend)
+    if means.passes and PassName.COUNTERS in means.passes:
+        kernel.announce()
     choose = partial(means.choose, w.case) if means.choose else None
     return pass_policy.take(kernel, means.gpu.left, means.passes, choose, means.unwanted)
 

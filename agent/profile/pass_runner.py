@@ -13,6 +13,7 @@ from typing import TypeVar
 from pgo_agent.sandbox.judge.interface import Judge
 from pgo_agent.sandbox.profile import gpu_passes, static
 from pgo_agent.sandbox.profile.backend import Subject
+from pgo_agent.sandbox.profile.counters import collect as counting
 from pgo_agent.sandbox.profile.counters import ncu
 from pgo_agent.sandbox.profile.counters.types import Counters
 from pgo_agent.sandbox.profile.gpu_passes import GpuPassContext, NotTaken
@@ -120,6 +121,12 @@ class KernelPasses:
         if PassName.TIMELINE not in self._kept:
             instrumented_build.build(self.context.builder, self.place)  # while nobody waits for the GPU
         return self._taken(PassName.TIMELINE, partial(gpu_passes.timeline, self.context, *self._what))
+
+    def announce(self) -> None:
+        """Have counters read soon: a judge elsewhere can begin before the passes that are taken first."""
+        judge = self.gpu.judge
+        if judge is not None and not self.why_not(PassName.COUNTERS) and PassName.COUNTERS not in self._kept:
+            judge.queue(counting.question(self.context.contents, self.place))
 
     def counters(self) -> Counters | Missing:
         return self._taken(PassName.COUNTERS, partial(gpu_passes.counters, self.context, *self._what, self.subject))

@@ -59,10 +59,8 @@ def _measured(ctx: Context, gpu: Judge, seconds: float) -> MeasuredRun:
     The autotuner's pick is a side of its own when its code differs from the kernel as shipped.
     """
     base, winner = ctx.baseline(), incumbent.name(ctx)
-    names = ["shipped", "tuned", *([AUTOTUNED] if shipped_configurations.differ(base) else [])]
-    names += [winner] if winner != incumbent.SHIPPED else []
+    names, sides = _sides(ctx, winner)
     ctx.emit("phase", phase="final", doing="timing baselines, winner and libraries in one session")
-    sides = {("winner" if n == winner and n != incumbent.SHIPPED else n): incumbent.side(ctx, n) for n in names}
     timed = _timed(ctx, gpu, sides, base.cases)
     times = timed.times
     against = dict[str, Bounds]()
@@ -81,6 +79,19 @@ def _measured(ctx: Context, gpu: Judge, seconds: float) -> MeasuredRun:
         seconds=seconds,
         uncompiled=timed.uncompiled,
     )
+
+
+def announce(ctx: Context) -> None:
+    """Have the last session of a run held soon that proposes nothing: a judge elsewhere can begin with it."""
+    if ctx.gpu is not None and not ctx.settings.compile_reference:
+        ctx.gpu.queue(Final(_sides(ctx, incumbent.SHIPPED)[1], ctx.baseline().cases))
+
+
+def _sides(ctx: Context, winner: str) -> tuple[list[str], dict[str, Side]]:
+    """Names of baselines and the winner, if there is one, and what each of them launches."""
+    names = ["shipped", "tuned", *([AUTOTUNED] if shipped_configurations.differ(ctx.baseline()) else [])]
+    names += [winner] if winner != incumbent.SHIPPED else []
+    return names, {("winner" if n == winner != incumbent.SHIPPED else n): incumbent.side(ctx, n) for n in names}
 
 
 def _timed(ctx: Context, gpu: Judge, sides: dict[str, Side], cases: tuple[str, ...]) -> Timed:

@@ -19,6 +19,7 @@ from pgo_agent.agent.evaluation import baseline as baselines
 from pgo_agent.agent.run import incumbent, steering, submissions
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.search import lent, profile_incumbent, recovery, steps
+from pgo_agent.agent.search.finish import announce as announce_last_session
 from pgo_agent.agent.search.finish import finish as finish_run
 
 
@@ -34,8 +35,11 @@ def baseline(state: State, runtime: Runtime[Context]) -> None:
 
 
 def profile(state: State, runtime: Runtime[Context]) -> None:
-    if not runtime.context.store.candidates(runtime.context.run.id, state["generation"]):  # else it was used already
-        profile_incumbent.profile(runtime.context)
+    ctx = runtime.context
+    if ctx.settings.generations == 0:
+        announce_last_session(ctx)
+    if not ctx.store.candidates(ctx.run.id, state["generation"]):  # else it was used already
+        profile_incumbent.profile(ctx)
 
 
 def summarize(state: State, runtime: Runtime[Context]) -> None:

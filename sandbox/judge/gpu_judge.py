@@ -143,7 +143,7 @@ class GpuJudge:
         """Whether it has a process."""
         return self._process is not None
 
-    def queue(self, question: Question[object]) -> None:
+    def queue(self, question: Question[object], fresh: int = 0) -> None:
         """Do nothing: commands are asked in order."""
 
     def close(self) -> None:

@@ -84,8 +84,8 @@ class Judge(Protocol):
     def verdict(self, question: Question[Judgement]) -> Judgement:
         """Ask for a verdict. A hang or a crash becomes a verdict."""
 
-    def queue(self, question: Question[object]) -> None:
-        """Announce what will be asked soon: a judge elsewhere can begin with it."""
+    def queue(self, question: Question[object], fresh: int = 0) -> None:
+        """Announce what will be asked soon: a judge elsewhere can begin with it. `fresh`: new processes until then."""
 
     def fresh(self) -> None:
         """Give the next command a new process."""

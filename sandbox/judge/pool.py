@@ -94,7 +94,7 @@ class GpuPool(Verdicts):
         finally:
             self._thread.seconds += judge.busy - began
 
-    def queue(self, question: Question[object]) -> None:
+    def queue(self, question: Question[object], fresh: int = 0) -> None:
         """Do nothing: commands are asked in order."""
 
     def fresh(self) -> None:

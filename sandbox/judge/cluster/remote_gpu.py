@@ -147,7 +147,7 @@ class RemoteGpu(Verdicts):
             self._began = self.busy
             yield name, do()
 
-    def queue(self, question: Question[object]) -> None:
+    def queue(self, question: Question[object], fresh: int = 0) -> None:
         """Do nothing: commands are asked in order."""
 
     @property

@@ -78,8 +78,12 @@ class SpoolJudge(Verdicts):
             self.wait()
         return question.read(self._read(answer))
 
-    def queue(self, question: Question[object]) -> None:
-        self._find_answer(self._request(question))
+    def queue(self, question: Question[object], fresh: int = 0) -> None:
+        self._process += fresh
+        request = self._request(question)
+        self._process -= fresh
+        if self._answer(request) is None:  # one that is there is booked when it is asked for
+            self._find_answer(request)
 
     def fresh(self) -> None:
         self._process += 1

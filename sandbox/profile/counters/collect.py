@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.json_codec import Malformed
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 from pgo_agent.sandbox.judge.interface import Judge
@@ -66,7 +67,7 @@ def _turn(judge: GpuJudge | GpuPool) -> Iterator[str]:
 
 def asked(judge: Judge, builder: Builder, place: KernelRef, static: StaticProfile | None = None) -> Counters | Missing:
     """Return the same of a judge elsewhere. Raises as `take`, and what asking it raises."""
-    answer = judge.ask(Count(place.case, place.kernel, plan_ref(builder.contents, place.bundle, place.choice)))
+    answer = judge.ask(question(builder.contents, place))
     if isinstance(answer, Problem):
         return Missing(PassName.COUNTERS, answer.problem)
     try:
@@ -76,6 +77,10 @@ def asked(judge: Judge, builder: Builder, place: KernelRef, static: StaticProfil
         return Missing(PassName.COUNTERS, f"what was counted elsewhere cannot be read: {e}"[:300])
     except Absent as e:
         return Missing(PassName.COUNTERS, str(e))
+
+
+def question(contents: ContentStore, place: KernelRef) -> Count:
+    return Count(place.case, place.kernel, plan_ref(contents, place.bundle, place.choice))
 
 
 def _read(found: Found, builder: Builder, place: KernelRef, lines: Code) -> Counters:

@@ -137,7 +137,7 @@ def test_a_run_by_hand_asks_a_whole_generation_at_a_time_and_everything_once(
     assert done.code == 0, done.err
     judged = sum(v in ENDED for (v,) in run.rows("SELECT verdict FROM candidates"))
     assert judged >= 2
-    one_at_a_time = [Counter(judge=judged), Counter(race=judged), Counter(confirm=judged)]
+    one_at_a_time = [Counter(judge=judged), Counter(race=judged, confirm=judged)]
     shown = Counter(timeline=2)  # of the winner, for the report: all candidates were proposed
     assert rounds == [Counter(hello=1, sweep=1), *one_at_a_time, shown, Counter(final=1)]
     assert Counter(run.asked()) == sum(rounds, Counter())
