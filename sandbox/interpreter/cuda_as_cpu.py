@@ -6,7 +6,7 @@ functions have no guard zones; but all storages are noted, so that accesses outs
 
 import multiprocessing
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -56,11 +56,13 @@ class DevicesOnCpu(TorchFunctionMode):
 class OnCpu(DevicesOnCpu):
     """The mode for the import of a launcher and its calls: its tensors also say that they are on a GPU."""
 
-    def __init__(self, know: Callable[[Any], None]) -> None:
-        """`know` is called with every storage."""
+    def __init__(self, know: Callable[[Any], None], left: Sequence[Any] = ()) -> None:
+        """`know` is called with every storage. `left`: bytes that unwritten allocations hold, in their order; None, or
+        of another size: NaN."""
         super().__init__()
-        self._know = know
+        self._know, self._left = know, list(left)
         self._guarded: list[Guarded] = []
+        self.unwritten = list[Any]()  # the bytes of each allocation that was not filled
 
     def storage(self, raw: bytes) -> Any:
         """Return a guarded storage of these bytes."""
@@ -100,8 +102,14 @@ class OnCpu(DevicesOnCpu):
         before = torch.empty(0, dtype=torch.uint8).set_(out.untyped_storage())
         self._guarded.append(Guarded(before.numel(), "cpu"))
         self._guarded[-1].arm(ZONES)
+        held = self._guarded[-1].bytes
         if keep:
-            self._guarded[-1].bytes.copy_(before)
+            held.copy_(before)
+        else:
+            before = self._left[len(self.unwritten)] if len(self.unwritten) < len(self._left) else None
+            self.unwritten.append(held)
+            if before is not None and before.numel() == held.numel():
+                held.copy_(before)
         out.set_(self._guarded[-1].storage(), out.storage_offset(), out.size(), out.stride())
 
 

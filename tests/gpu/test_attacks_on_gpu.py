@@ -230,11 +230,11 @@ def test_what_was_looked_at_is_said(triple: Whole) -> None:
 
 
 @pytest.mark.gpu
-def test_a_mark_in_scratch_tells_the_next_launch_nothing(triple: Whole) -> None:
-    """It would give wrong results where it finds its mark: it never does."""
+def test_a_kernel_that_errs_where_it_finds_its_mark_in_scratch_is_wrong(triple: Whole) -> None:
+    """A caching allocator gives the next call the same memory."""
     mark = HELD + Y + "    y = tl.where(held == 12345.0, x, y)\n    tl.store(KEPT + at, 12345.0, mask=inside)\n"
     judged = triple.judged(edited({Y: mark}))
-    assert judged.verdict in FINE, judged.reason
+    assert judged.verdict == Verdict.WRONG and "an earlier launch of its own left" in judged.reason, judged.reason
 
 
 @pytest.mark.gpu

@@ -19,7 +19,7 @@ from pgo_agent.sandbox.bundle import elf
 from pgo_agent.sandbox.bundle.decode import flat
 from pgo_agent.sandbox.bundle.schema import Descriptor, Launch, Literal, OnDevice, Op, Plan, Tensor, TmaMeta, TorchName
 from pgo_agent.sandbox.bundle.validate import Bundle
-from pgo_agent.sandbox.guard_zones import ZERO, Arena, Fill, arenas
+from pgo_agent.sandbox.guard_zones import PATTERN, ZERO, Arena, Fill, arenas
 from pgo_agent.sandbox.judge.launches import shared_memory
 from pgo_agent.sandbox.judge.launches.cuda_driver import LoadedKernel, TensorMap
 from pgo_agent.sandbox.judge.launches.planned_inputs import match_inputs, paired
@@ -100,6 +100,16 @@ class Replay:
     def wipe(self, buffers: Fill, zones: Fill | None = None) -> None:
         """As `poison`, without the guard zones of the inputs. Also overwrites shared memory."""
         self._refill(buffers, zones or Fill())
+        self.restore()
+
+    def blank(self) -> None:
+        """Overwrite the results, and leave every other buffer as the last call left it: a caching allocator gives a
+        program the same memory again."""
+        for output in (
+            o for o in self.outputs if not any(s == 0 < n - 1 for n, s in zip(o.shape, o.stride(), strict=True))
+        ):
+            held = torch.full((output.numel() * output.element_size(),), PATTERN, dtype=torch.uint8, device=self.device)
+            output.copy_(held.view(output.dtype).view(output.shape))
         self.restore()
 
     def restore(self) -> None:

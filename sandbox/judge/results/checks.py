@@ -40,6 +40,8 @@ OFTEN = 2.0
 STEP_SECONDS = 10.0  # deadline of a step's work besides its launches
 LAUNCH_SECONDS = 4.0  # deadline of a case's launches, which take milliseconds: the cost of a hang
 REFERENCE_SECONDS = 180.0
+LEFT = "its outputs change with what an earlier launch of its own left in its buffers"
+UNEQUAL = "runs on the same inputs gave different outputs"
 BATCH_BYTES = 4 << 30  # bytes of outputs that are kept on the GPU to be compared together
 # Fillings of the buffers and of the guard zones before a launch. NaN shows in every result that uses it, zeros are what
 # new memory mostly holds, and random bytes cannot be predicted.
@@ -146,8 +148,9 @@ def check_case(bench: TargetSession, pick: Pick, case: str, stage: str) -> tuple
 def check_labels(
     bench: TargetSession, bundle: Bundle, case: str, labels: Sequence[str], stage: str
 ) -> list[tuple[str, Verdict | None, Comparison]]:
-    """Check configurations of a case, up to the first that fails: memory filled in three ways, repeats equal, no input
-    changed but those of IN_PLACE, nothing read or written outside, error within bounds.
+    """Check configurations of a case, up to the first that fails: memory filled in three ways, and once as the last
+    launch left it, repeats equal, no input changed but those of IN_PLACE, nothing read or written outside, error within
+    bounds.
 
     Returns each label with its verdict (None: right) and comparison. For a nondeterministic target every launch is
     compared. The expected outputs are on the GPU only while none of the configurations runs. Stress inputs are in
@@ -172,7 +175,7 @@ def _batches(bench: TargetSession, bundle: Bundle, case: str, labels: Sequence[s
     batch, size = list[str](), 0
     for label in labels:
         outputs = sum(math.prod(t.size) * ITEMSIZE[t.dtype] for t in bundle.plans[case][label].out)
-        size += outputs * (1 if bench.deterministic else len(FILLS))
+        size += outputs * (1 if bench.deterministic else len(FILLS) + 1)
         if batch and size > BATCH_BYTES:
             yield batch
             batch, size = [], outputs
@@ -195,6 +198,7 @@ def _launched(bench: TargetSession, bundle: Bundle, case: str, label: str, step:
             if n == len(fills) - 1 or not bench.deterministic:
                 left.runs.append([o.clone() for o in replay.outputs])
         left.checksum = sums[-1]
+        _on_what_is_left(bench, replay, step, left, fills[-1])
         other = next((n for n, s in enumerate(sums) if s != sums[-1]), None)
         if bench.deterministic and other is not None:
             left.verdict, left.problem = _why(bench, replay, step, fills[other], fills[-1])
@@ -203,6 +207,29 @@ def _launched(bench: TargetSession, bundle: Bundle, case: str, label: str, step:
         return left
     finally:
         replay.close()
+
+
+def _on_what_is_left(bench: TargetSession, replay: Replay, step: str, left: _Left, fills: tuple[Fill, Fill]) -> None:
+    """Launch once more on what the last launch left in its buffers, results overwritten: a kernel may have marked there
+    that its work is done. Each of a pair is tried twice, because a race may look like that."""
+
+    def outputs(*filled: Fill) -> int:
+        if filled:
+            replay.poison(*filled)
+        else:
+            replay.blank()
+        bench.launch(replay, step)
+        return int(timing.checksum(replay.outputs))
+
+    if not bench.deterministic:
+        outputs()
+        left.runs.insert(0, [o.clone() for o in replay.outputs])
+    elif outputs() != left.checksum:
+        pairs = [(outputs(*fills), outputs()) for _ in range(2)]
+        if pairs[0] == pairs[1] and pairs[0][0] != pairs[0][1]:
+            left.verdict, left.problem = Verdict.WRONG, LEFT
+        else:
+            left.verdict, left.problem = Verdict.RACE, UNEQUAL
 
 
 def _why(
@@ -224,7 +251,7 @@ def _why(
         pairs = [(outputs(buffers, zones), outputs(*fills)) for _ in range(2)]
         if pairs[0] == pairs[1] and pairs[0][0] != pairs[0][1]:
             return Verdict.WRONG, text
-    return Verdict.RACE, "runs on the same inputs gave different outputs"
+    return Verdict.RACE, UNEQUAL
 
 
 @contextmanager

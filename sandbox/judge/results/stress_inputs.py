@@ -21,6 +21,7 @@ from torch.overrides import TorchFunctionMode
 FACTOR, OUTLIER = 8.0, 64.0  # powers of two: no rounding
 RARE = 1024  # one element in so many is an outlier
 DOMINANT = 32.0  # factor of one row, or of one element of each row; a power of two
+LARGE = 2.0**17  # times a usual number is beyond the largest of half precision, 65504
 TINY = 4.0  # times the smallest normal number: half of the products are subnormal
 WIDEST = 4  # the largest of the small integers: sums of thousands of their products are exact in float32
 LOOSER, OWN_RATIO = 8.0, 2.0  # times the ratios of numerics.py, for a candidate and for the target's own kernel
@@ -39,6 +40,7 @@ class StressInput:
     exact: bool = False  # where plain PyTorch makes no error, a kernel may not either
     masks: bool = False  # change the masks among the inputs
     turns: bool = False  # try each draw
+    finite: bool = False  # it does not count where it makes an infinity
     strides: bool = False  # same values, with rows further apart in memory
 
     def as_turn(self, turn: int) -> "StressInput":
@@ -79,6 +81,11 @@ def _tiny(t: Any, _: torch.Generator) -> Any:
     out[::2] *= TINY * torch.finfo(torch.float16).tiny
     out[1::2] *= TINY * torch.finfo(t.dtype).tiny
     return out.view(t.shape)
+
+
+def _large(t: Any, _: torch.Generator) -> Any:
+    """Take numbers beyond the range of half precision."""
+    return t * LARGE
 
 
 def _negative(t: Any, _: torch.Generator) -> Any:
@@ -122,6 +129,7 @@ STRESS_INPUTS = (
     StressInput("small integers", _integers, exact=True),
     StressInput("zeros", _zeros, draw=0),
     StressInput("tiny numbers", _tiny),
+    StressInput("large numbers", _large, draw=0, turns=True, finite=True),
     StressInput("negative numbers", _negative),
     StressInput("a dominant row", _dominant_row, draw=-1),
     StressInput("a dominant element in each row", _dominant_element),
@@ -146,6 +154,17 @@ def make(
 
     Raises what `inputs` raises.
     """
+    made = _made(inputs, new, stress_input)
+    if made is not None and stress_input.finite and any(bool(t.isinf().any()) for t in _storages(made)):
+        return None
+    return made
+
+
+def _made(
+    inputs: Callable[[torch.Generator], dict[str, object]],
+    new: Callable[[], torch.Generator],
+    stress_input: StressInput,
+) -> dict[str, object] | None:
     change, only, fixed = stress_input.change or _unchanged, stress_input.draw, list[int]()
     if only is not None:
         count, fixed = _count(inputs, new), _fixed(inputs, new)

@@ -71,6 +71,32 @@ def test_a_result_that_depends_on_undefined_lanes_is_wrong_with_the_line_of_the_
     assert "masked load without `other`" in found["error"]
 
 
+MARKED = """
+@triton.jit
+def doubled(X, Y, MARK, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    if tl.load(MARK + tl.program_id(0)) != 12345:
+        tl.store(Y + i, 2 * tl.load(X + i, mask=i < n), mask=i < n)
+    tl.store(MARK + tl.program_id(0), 12345)
+
+
+def kernel(x):
+    y, mark = torch.empty_like(x), torch.empty(8, dtype=torch.int32, device=x.device)
+    doubled[(8,)](x, y, mark, x.numel(), BLOCK=64)
+    return y
+"""
+
+
+def test_a_kernel_that_finds_its_mark_and_leaves_its_work_undone_is_wrong(tmp_path: Path) -> None:
+    found = entry(tmp_path, MARKED, x=X)
+    assert found["verdict"] == "wrong" and "what an earlier launch of its own left" in found["error"], found
+
+
+def test_scratch_that_is_written_before_it_is_read_may_hold_anything(tmp_path: Path) -> None:
+    (y,) = interpreted(tmp_path, MARKED.replace("!= 12345", "!= 54321"), x=X)
+    assert torch.equal(y, 2 * X)
+
+
 def test_undefined_lanes_that_are_left_out_change_nothing(tmp_path: Path) -> None:
     (y,) = interpreted(tmp_path, SUMMED.replace("SUMMED", "tl.where(i < n, x, 0)"), x=X)
     assert y.item() == X.reshape(-1)[:40].sum()
