@@ -24,7 +24,11 @@ from typing import Any
 from pgo_agent.sandbox.isolation import bubblewrap
 
 PROCESS = Path(__file__).with_name("forkserver_main.py")
-WAIT = ("/bin/sh", "-c", "echo; read line")  # what holds a box: it says that all is set up, and ends with its input
+WAIT = (  # what holds a box: it says that all is set up, and ends with its input; short of memory it goes first
+    "/bin/sh",
+    "-c",
+    "{ echo 1000 > /proc/self/oom_score_adj; } 2> /dev/null; echo; read line",
+)
 TRIES = 3  # to have a process that forks others, where somebody kills it
 START_SECONDS = 120.0  # torch on a machine that does much else
 _TRITON = ("triton", "triton.backends.nvidia.compiler")

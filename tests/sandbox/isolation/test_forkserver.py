@@ -129,6 +129,16 @@ def test_its_session_lets_others_go_first(forked: Told) -> None:
     assert said.split()[1:] == ["nice", str(rlimits.NICE)]
 
 
+def test_what_holds_its_box_open_has_its_limits(forked: Told) -> None:
+    code = """
+    import os
+    from pathlib import Path
+    processes = [p for p in os.listdir("/proc") if p.isdigit()]
+    print(len(processes) > 2, len({Path(f"/proc/{p}/limits").read_text() for p in processes}))
+    """
+    assert forked.ran(code).output == "True 1\n"
+
+
 def test_it_could_gain_no_capability(forked: Told) -> None:
     lines = forked.ran("print(open('/proc/self/status').read())").output.splitlines()
     assert {n: int(v, 16) for n, v in (line.split() for line in lines if line.startswith("Cap"))} == {
