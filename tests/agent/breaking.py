@@ -13,12 +13,12 @@ import sqlite3
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.agent.command_line import command
+from tests.agent.command_line import begin, command
 
 SHORT = ("optimize", "add.py", "--case", "1m", "--candidates", "2", "--width", "1", "--json")
 LONG = ("optimize", "add.py", "--case", "1m", "--candidates", "4", "--width", "2", "--json")
@@ -137,20 +137,6 @@ class Broken:
             assert code in (0, -signal.SIGKILL), (code, said)
         return code
 
-    def copied_when(self, moments: Sequence[tuple[str, int, Path]]) -> None:
-        """The run to its end, undisturbed; its workspace as a kill would have left it when so many events were told."""
-        out = self.folder / "out.jsonl"
-
-        def disturb(agent: int) -> None:
-            for kind, count, copy in moments:
-                while alive(agent) and sum(e["type"] == kind for e in whole_lines(out.read_text())) < count:
-                    time.sleep(0.005)
-                os.kill(agent, signal.SIGSTOP)
-                shutil.copytree(self.folder / ".pgo-agent", copy, ignore=shutil.ignore_patterns("tmp"))
-                os.kill(agent, signal.SIGCONT)
-
-        assert self.session(disturb) == 0
-
     def through(self, kills: int, moments: random.Random) -> None:
         """The run to its end, with up to `kills` more processes killed on the way."""
         most = self.hit.total() + kills
@@ -172,6 +158,21 @@ class Whole:
     record: dict[str, Any]
     first: Path  # after the first generation
     last: Path  # after the last verdict
+
+
+def copied_when(folder: Path, moments: Mapping[tuple[str, int], Path]) -> None:
+    """A run to its end, undisturbed; its workspace as a kill would have left it when so many events were told."""
+    agent, told = begin(*SHORT, cwd=folder), Counter[str]()
+    with (folder / "out.jsonl").open("w") as out:
+        for line in agent.stdout:
+            out.write(line)
+            told[kind := json.loads(line)["type"]] += 1
+            if copy := moments.get((kind, told[kind])):
+                agent.send_signal(signal.SIGSTOP)
+                shutil.copytree(folder / ".pgo-agent", copy, ignore=shutil.ignore_patterns("tmp"))
+                agent.send_signal(signal.SIGCONT)
+    _, said = agent.communicate()
+    assert agent.returncode == 0, said
 
 
 def whole_lines(text: str) -> list[dict[str, Any]]:

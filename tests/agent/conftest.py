@@ -10,7 +10,7 @@ import pytest
 from pgo_agent.agent.run.record.store import Store
 
 from tests.agent import breaking, searching
-from tests.agent.breaking import Broken, Whole
+from tests.agent.breaking import Whole
 from tests.agent.command_line import write
 
 
@@ -30,8 +30,8 @@ def _make(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     write(folder, alone=True)
-    moments = [("generation.completed", 1, folder / "first"), ("candidate.verdict", 2, folder / "last")]
-    Broken(folder).copied_when(moments)
+    moments = {("generation.completed", 1): folder / "first", ("candidate.verdict", 2): folder / "last"}
+    breaking.copied_when(folder, moments)
     (folder / "made").touch()
 
 
