@@ -22,6 +22,7 @@ from tests.shared_builds import lend
 _FROM_THE_START = ("PYTHON", "LD_", "LC_", "LANG")  # variables that are read before a line of ours is
 _lock = threading.Lock()
 ADD = (TARGETS / "add.py").read_text()
+PYTEST = ("pytest", "-p", "no:hypothesispytest")  # of a user's: that plugin's import, watched, takes seconds
 
 
 @dataclass(frozen=True)

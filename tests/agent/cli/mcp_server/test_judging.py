@@ -205,7 +205,8 @@ def test_what_was_submitted_is_judged_when_client_and_server_are_killed(tmp_path
         serving.kill(root, "mcp")  # the server
         return job["job"]
 
-    run, candidate = str(serving.by_stdio(root, talk)).split("/")
+    with serving.http(root) as served:
+        run, candidate = str(serving.by_http(served, talk)).split("/")
     store, until = Store(root / "ws"), time.monotonic() + 120
     while store.candidates(run) == [] or store.candidate(run, candidate).verdict is None:
         assert time.monotonic() < until, serving.everything(root)

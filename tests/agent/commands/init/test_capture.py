@@ -9,7 +9,7 @@ import pytest
 import torch
 from pgo_agent.sandbox import target
 
-from tests.agent.command_line import Done, pgo
+from tests.agent.command_line import PYTEST, Done, pgo
 
 HEAD = "import torch\nimport triton\nimport triton.language as tl\n\n\n"
 NORM = """@triton.jit
@@ -157,7 +157,7 @@ def compares(file: Path, case: dict[str, object]) -> bool:
 @pytest.fixture(scope="module")
 def norm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
     folder = tmp_path_factory.mktemp("norm")
-    return folder, captured(folder, "norm", NORM, "--", "pytest", "norm.py")
+    return folder, captured(folder, "norm", NORM, "--", *PYTEST, "norm.py")
 
 
 def test_an_autograd_function_becomes_one_target_of_both_its_kernels(norm: tuple[Path, Done]) -> None:
@@ -188,7 +188,7 @@ def test_the_tolerance_of_the_users_own_check_is_shown(norm: tuple[Path, Done]) 
 
 def test_a_function_behind_a_method_in_another_file_is_found_and_each_call_is_a_case(tmp_path: Path) -> None:
     (tmp_path / "test_rows.py").write_text(ROWS_TEST)
-    done = captured(tmp_path, "rows", ROWS, "--", "pytest", "test_rows.py")
+    done = captured(tmp_path, "rows", ROWS, "--", *PYTEST, "test_rows.py")
     assert done.code == 0 and "rows: 2 calls" in done.out and "0 lines to write" in done.out, done.out + done.err
     text = (tmp_path / "rows_target.py").read_text()
     assert 'IN_PLACE = ("out",)' in text and "clone" not in text and "return expected" in text

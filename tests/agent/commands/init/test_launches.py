@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.command_line import Done, pgo
+from tests.agent.command_line import PYTEST, Done, pgo
 
 HEAD = "import pytest\nimport torch\nimport triton\nimport triton.language as tl\n\n\n"
 FIRST = """@triton.jit
@@ -76,7 +76,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Done, Path]:
 
 @pytest.fixture(scope="module")
 def tested(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Done]:
-    return targeted(tmp_path_factory.mktemp("tested"), TEST, "pytest")
+    return targeted(tmp_path_factory.mktemp("tested"), TEST, *PYTEST)
 
 
 def test_a_script_that_launches_its_kernel_at_top_level_becomes_a_whole_target(first: tuple[str, Done, Path]) -> None:

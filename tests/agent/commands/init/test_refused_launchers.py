@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.agent.command_line import pgo
+from tests.agent.command_line import PYTEST, pgo
 
 TABLE = """import torch
 import triton
@@ -32,7 +32,7 @@ def test_doubled():
 
 def test_a_table_of_addresses_is_refused_with_its_line_and_no_target_is_left(tmp_path: Path) -> None:
     (tmp_path / "table.py").write_text(TABLE)
-    done = pgo("init", "table.py", "-o", "target.py", "--", "pytest", "table.py", cwd=tmp_path)
+    done = pgo("init", "table.py", "-o", "target.py", "--", *PYTEST, "table.py", cwd=tmp_path)
     assert done.code == 2, done.out + done.err
     said = " ".join(done.err.split())
     assert "no plan can hold what doubled does: line" in said and "a table of tensor addresses" in said
