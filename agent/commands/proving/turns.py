@@ -10,6 +10,7 @@ import shutil
 import statistics
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -119,11 +120,15 @@ def all_turns(
     seconds: float,
     tell: Callable[[int, str, float], None],
 ) -> tuple[list[dict[str, list[Answer]]], list[dict[str, JsonObject]], list[str]]:
-    """Run all turns; return the answers of each by side, how outputs differ from those of the first process, and the
-    side of each of those. `tell`: is told of each process. Raises what `run` raises."""
+    """Run the turns that `seconds` reach for, the first in any case; return the answers of each by side, how outputs
+    differ from those of the first process, and the side of each of those. `tell`: is told of each process. Raises what
+    `run` raises."""
     result, sides, kept = list[dict[str, list[Answer]]](), list[str](), list[Path]()
     with tempfile.TemporaryDirectory(prefix="pgo-prove-") as name:
+        began = time.monotonic()
         for turn in range(turns):
+            if turn and (time.monotonic() - began) * (turn + 1) / turn > seconds:  # another one as long does not fit
+                break
             by_side: dict[str, list[Answer]] = {"without": [], "with": []}
             for side in ORDER:
                 folder = Path(name) / f"{turn}-{side}-{len(by_side[side])}"

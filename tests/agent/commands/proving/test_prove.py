@@ -63,6 +63,12 @@ def test_a_program_that_does_less_work_is_faster_and_gives_the_same(program: Pat
     assert (program / "lib" / "norm.py").read_text() == NORM.format(turns=10)
 
 
+def test_where_the_minutes_are_over_the_turns_that_were_made_count(program: Path) -> None:
+    done = prove(program, NORM.format(turns=1), "--turns", "500", "--minutes", "0.05", "--json")
+    assert done.code == 0, done.err
+    assert "0.05 minutes are over after" in done.err and 2 <= len(told(done)["seconds"]["with"]) < 1000
+
+
 def test_other_outputs_are_no_gain(program: Path) -> None:
     done = prove(program, "def norm(rows): return [[x / max(row) * 1.01 for x in row] for row in rows]", "--turns", "1")
     assert done.code == 1 and done.out.startswith("other_outputs"), done.out + done.err
