@@ -15,10 +15,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pgo_agent.sandbox import compare_outputs, json_codec, user_script
+from pgo_agent.sandbox import json_codec, user_script
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 from pgo_agent.sandbox.json_codec import JsonObject, Record
 
+COMPARES = Path(user_script.__file__).with_name("compare_outputs.py")  # which imports torch
 ORDER = ("without", "with", "with", "without")
 SHOWN = 1500  # characters of a program's last words
 NAME_THEM = "the program sets `outputs = {...}` (tensors, numbers) at its top level, or --outputs NAME says what else"
@@ -104,7 +105,7 @@ def run(program: Program, changes: Changes, folder: Path, seconds: float) -> Ans
 
 def compared(program: Program, files: Sequence[Path]) -> list[dict[str, JsonObject]]:
     """Return how the outputs of each further process differ from the first one's, by name."""
-    words = [interpreter(program.words), compare_outputs.__file__, *map(str, files)]
+    words = [interpreter(program.words), str(COMPARES), *map(str, files)]
     ran = subprocess.run(words, capture_output=True, text=True, check=False)
     try:
         found: list[dict[str, JsonObject]] = json_codec.from_json(list[dict[str, JsonObject]], json.loads(ran.stdout))
