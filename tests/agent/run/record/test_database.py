@@ -10,6 +10,7 @@ OPENS = """
 import sys, time
 from pathlib import Path
 from pgo_agent.agent.run.record.store import Store
+time.sleep(max(0.0, float(sys.argv[2]) - time.time() - 0.01))
 while time.time() < float(sys.argv[2]):
     pass
 Store(Path(sys.argv[1])).close()

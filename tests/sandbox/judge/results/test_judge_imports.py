@@ -1,10 +1,10 @@
 """What a judge imports: all of torch.compile takes half as long as torch, and most judges compile nothing.
 
-Each test looks at a process of its own.
+Each test looks at a process of its own, which has what any process has that is forked for a judge, and no less than one
+that is begun anew.
 """
 
-import subprocess
-import sys
+from tests.sandbox import forked_python
 
 IDLE = """
 import sys, torch
@@ -44,7 +44,7 @@ print(*frames)
 
 
 def printed(code: str) -> str:
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False)
+    done = forked_python.ran(code)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 

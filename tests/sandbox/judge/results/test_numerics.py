@@ -14,8 +14,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from pgo_agent.sandbox.errors import TargetFault
-from pgo_agent.sandbox.judge.results import numerics
-from pgo_agent.sandbox.judge.results.deviation import CHUNK, Error, compare
+from pgo_agent.sandbox.judge.results import deviation, numerics
+from pgo_agent.sandbox.judge.results.deviation import Error, compare
 from pgo_agent.sandbox.judge.results.numerics import Expected
 from pgo_agent.sandbox.judge.results.stress_inputs import SCALED, STRESS_INPUTS, StressInput
 
@@ -340,11 +340,12 @@ def test_an_output_in_fp8_can_be_judged() -> None:
 # compare() ------------------------------------------------------------------------------------------------------------
 
 
-def test_errors_in_every_chunk_of_a_large_output_are_found() -> None:
+def test_errors_in_every_chunk_of_a_large_output_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two chunks and a bit: the worst in the last one, a NaN in the first, and a mean over all."""
-    n = CHUNK + 3
+    monkeypatch.setattr(deviation, "CHUNK", chunk := 1 << 12)
+    n = 2 * chunk + 3
     x, exact = torch.zeros(n, dtype=torch.float16), torch.zeros(n, dtype=torch.float64)
-    x[0], x[CHUNK - 1], x[CHUNK], x[-1] = math.nan, 1.0, 2.0, 4.0
+    x[0], x[chunk - 1], x[chunk], x[-1] = math.nan, 1.0, 2.0, 4.0
     found = compare(x, exact)
     assert (found.worst, found.mean, found.misplaced) == (4.0, 7.0 / (n - 1), 1)
 
