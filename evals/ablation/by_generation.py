@@ -93,7 +93,7 @@ def _outcome(results: Results, arm: Arm) -> ArmOutcome:
     last = [gs[-1] for w in runs if (gs := results.generations(w))]
     near, best = ([r[key] for r in rows if r.get(key)] for key in ("to_near", "to_best"))
     return ArmOutcome(
-        arm=str(arm),
+        arm=str(arm.insight) if len(results.plan.models) == 1 else str(arm),
         runs=len(runs),
         after=tuple(_ratio(results.plan, scores) for scores in after),
         valid=sum(f["valid"] for f in firsts) / sum(f["tries"] for f in firsts) if firsts else None,

@@ -103,14 +103,14 @@ def test_the_report_has_each_arm_after_each_generation_and_what_it_took(tmp_path
     )
     assert every.valid == 0.75
     told = by_generation.markdown(results)
-    assert "| relay:x, told all | 2 | 1.0200x | 1.1000x | 75% | 20 | 200 | 2 | 20 | 200 | 20 | 200 |" in told
+    assert "| all | 2 | 1.0200x | 1.1000x | 75% | 20 | 200 | 2 | 20 | 200 | 20 | 200 |" in told
     assert "- after generation 2: all against none: 1.1000x [1.1000x, 1.1000x] (2 pairs; a 1.1000x, b 1.1000x)" in told
 
 
 def test_the_page_has_the_table_and_the_file_of_its_rows(tmp_path: Path) -> None:
     rows_of(tmp_path, {"none": (1.0, 1.0), "all": (1.02, 1.1)})
     told = tables.of_an_ablation(tmp_path / "out.jsonl")
-    assert "| relay:x, told all | 2 | 1.0200x | 1.1000x |" in told
+    assert "| all | 2 | 1.0200x | 1.1000x |" in told
     assert "`evals/results/out.jsonl`. NVIDIA H200, driver 1, torch 2, triton 3, commit c." in told
     assert load.file(tmp_path / "out.jsonl", "out.jsonl").notes[0].endswith("`pgo-agent eval ablation` compares")
 
