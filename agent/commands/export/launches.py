@@ -20,13 +20,11 @@ from pgo_agent.agent.moves.analysis import merge_kernels
 from pgo_agent.agent.run import target_file
 from pgo_agent.sandbox.errors import UsageFault
 
+WIDTH = 116
 RUNTIME = "patched_launches.py"
 HINT = "`pgo-agent init --from-trace TRACE` makes such a target; export another one --as module"
 _PACKAGE = '''\
 """{said}
-
-Import it, and the launches of {module}.{kernel} that were judged go to the faster kernels; all others stay as they
-are. `patched.launches` counts them; `patched` is None where the module is not the one that this was proven against.
 """
 
 import torch
@@ -34,11 +32,12 @@ import torch
 from . import {regions}, shipped
 from .patched_launches import Region, install
 
+
 {guards}
 
 patched = install(
-    {quoted_module},
-    {quoted_kernel},
+    {module},
+    {kernel},
     {digest},
     {gpu},
     shipped.launcher,
@@ -46,6 +45,11 @@ patched = install(
     [{listed}],
 )
 '''
+_USE = (
+    "Import it, and those launches of {module}.{kernel} that were judged go to the faster kernels; all others stay as "
+    "they are. `patched.launches` counts them; `patched` is None where the module is not the one that this was proven "
+    "against."
+)
 _GUARD = '''
 def guard_{i}({parameters}):
     """{said}"""
@@ -76,14 +80,14 @@ def files(chosen: Chosen) -> Mapping[str, str]:
         )
         for i, r in enumerate(regions, 1)
     ]
+    module = _module(origin.path)
+    use = _USE.format(module=module, kernel=kernel)
     package = _PACKAGE.format(
-        said="\n".join(line.rstrip() for line in (*said, *standalone.licences(chosen))),
-        module=(module := _module(origin.path)),
-        kernel=kernel,
+        said="\n\n".join(textwrap.fill(line, WIDTH) for line in (*said, use, *standalone.licences(chosen))),
         regions=", ".join(name.removesuffix(".py") for name in texts),
-        guards="\n".join(guards).strip("\n") + "\n",
-        quoted_module=json.dumps(module),
-        quoted_kernel=json.dumps(kernel),
+        guards="\n\n".join(guards).strip("\n") + "\n",
+        module=json.dumps(module),
+        kernel=json.dumps(kernel),
         digest=json.dumps(origin.digest),
         gpu=json.dumps(chosen.proof.gpu),
         parameters=repr(tuple(parameters.split(", "))),

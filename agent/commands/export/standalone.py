@@ -18,6 +18,7 @@ from pgo_agent.sandbox.errors import UsageFault
 
 ALLOWED = frozenset({"torch", "triton"}) | sys.stdlib_module_names
 LAUNCHER = "kernel"
+LONG = 60  # characters: some packages give the text of their licence for its name
 
 
 def text(chosen: Chosen, beside: Collection[str] = ()) -> str:
@@ -108,6 +109,7 @@ def _package(path: Path) -> tuple[str, str]:
         of = importlib.metadata.metadata(name).json
         listed = of.get("classifier", [])
         classified = [c.rpartition(" :: ")[2] for c in listed if c.startswith("License :: ")]
-        stated = of.get("license_expression") or of.get("license") or ", ".join(classified)
-        return f"{name} {of['version']}", " ".join(str(stated).split())[:80]
+        named = [n for n in (of.get("license_expression"), of.get("license")) if n and len(str(n)) < LONG]
+        stated = next(iter(named), "") or ", ".join(classified) or of.get("license", "")
+        return f"{name} {of['version']}", str(stated).strip().partition("\n")[0][:80]
     return "", ""
