@@ -64,8 +64,10 @@ def at_work(folder: Path) -> Iterator["subprocess.Popen[str]"]:
         yield process
 
 
-def children(pid: int) -> list[int]:
-    return [int(p) for p in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+def workers(pid: int) -> list[int]:
+    """The processes that make runs, without those that both are forked from."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(p) for p in children if b"parent_watch" in Path(f"/proc/{p}/cmdline").read_bytes()]
 
 
 def gone(folder: Path) -> bool:
@@ -92,7 +94,7 @@ def test_ctrl_c_ends_all_and_the_same_command_goes_on_with_the_same_runs(tmp_pat
 @pytest.mark.slow
 def test_what_a_killed_process_was_at_is_made_by_the_others(tmp_path: Path) -> None:
     with at_work(tmp_path) as process:
-        os.kill(children(process.pid)[0], signal.SIGKILL)
+        os.kill(workers(process.pid)[0], signal.SIGKILL)
         said, err = process.communicate(timeout=120)
     assert process.returncode == 0 and '"missing": 0' in said.splitlines()[-1], err
     assert len(lines(tmp_path, "begun")) == 3 and len(lines(tmp_path, "run")) == 2
@@ -101,7 +103,7 @@ def test_what_a_killed_process_was_at_is_made_by_the_others(tmp_path: Path) -> N
 @pytest.mark.slow
 def test_when_the_command_is_killed_its_processes_end(tmp_path: Path) -> None:
     with at_work(tmp_path) as process:
-        waiting = [os.pidfd_open(p) for p in children(process.pid)]
+        waiting = [os.pidfd_open(p) for p in workers(process.pid)]
         process.kill()
     assert len(waiting) == 2
     for fd in waiting:
