@@ -27,7 +27,9 @@ RATIOS = {"max_ratio": 2.0, "mean_ratio": 1.5}  # replaced by the TOLERANCE of a
 RUN_RATIO, FEW = 2.0, 8.0  # slack of runs
 FAST = 4  # units in the last place: fast division and exp2 of a GPU, 2 each
 LEAN, SIGMAS = 0.5, 6.0  # half units in the last place; standard errors
-MARGIN = 1.05  # factor on the ratios that `admits` reports
+# Factor on the ratios that `admits` reports: the largest error of a case varies with the seed, and between cases. A
+# margin of 1.05 was broken by the next held-out case of an fp8 GEMM on an H100 (1.02 above 0.984).
+MARGIN = 1.2
 
 
 class Bound(NamedTuple):
