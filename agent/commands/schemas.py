@@ -14,6 +14,7 @@ from pgo_agent.agent.llm.models.recording import Call, Head
 from pgo_agent.agent.profile.case_profile import Profile
 from pgo_agent.agent.run import events
 from pgo_agent.agent.run.cost import Estimate
+from pgo_agent.agent.run.proved import Proved
 from pgo_agent.agent.views.outline import CandidateOutline, RunOutline
 from pgo_agent.sandbox.json_codec import JsonObject
 
@@ -50,6 +51,7 @@ OBJECTS: dict[str, Any] = {
     "dry-run": DryRun,
     "doctor": list[Finding],
     "profile": Profile,
+    "prove": Proved,
     "recording": Head | Call,  # of a line: the first, and each of the others
 }
 NAMES = ("events", *OBJECTS)

@@ -5,17 +5,60 @@ import math
 import statistics
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from pgo_agent.agent.exit_codes import Exit
 from pgo_agent.agent.views import summary as display
 from pgo_agent.evals.ablation import by_generation, estimate
+from pgo_agent.evals.ablation.by_generation import ArmOutcome
 from pgo_agent.evals.ablation.compare import Difference, apart, differences
+from pgo_agent.evals.ablation.estimate import KernelCost
 from pgo_agent.evals.ablation.plan import BEST, LENDER, AblationPlan
 from pgo_agent.evals.ablation.run import Results
 from pgo_agent.evals.runner import waiting
+from pgo_agent.evals.runner.waiting import Waits
 from rich.console import Console
 from rich.table import Table
+
+COMPLETED, ESTIMATED = "ablation.completed", "ablation.estimated"
+
+
+class ArmMean(TypedDict):
+    runs: int
+    mean: float | None
+
+
+class Compared(TypedDict):
+    """An arm's score less that of the arm it is compared with."""
+
+    base: str
+    arm: str
+    low: float
+    mid: float
+    high: float
+    targets: dict[str, float]  # mean difference of each
+    pairs: int
+
+
+class Summary(TypedDict):
+    """What is counted over the runs of a plan."""
+
+    metric: str
+    plan: str  # digest
+    arms: dict[str, ArmMean]
+    differences: list[Compared]
+    apart: int  # pairs that two versions of pgo-agent made
+    truncated: int
+    missing: int
+    waiting: list[Waits]
+    outcomes: NotRequired[list[ArmOutcome]]  # of the metric "best": this, and differences after each generation
+    generations: NotRequired[list[list[Compared]]]
+
+
+class Estimated(TypedDict):
+    """What the runs of a plan will take of a GPU."""
+
+    costs: list[KernelCost]
 
 
 def summary(results: Results) -> dict[str, Any]:
@@ -47,7 +90,7 @@ def _as_values(d: Difference) -> dict[str, Any]:
 def finish(results: Results, json_lines: bool, code: Exit) -> Exit:
     """End the feed of events with what was counted; return the code."""
     if json_lines:
-        print(json.dumps({"type": "ablation.completed"} | summary(results)), flush=True)
+        print(json.dumps({"type": COMPLETED} | summary(results)), flush=True)
     return code
 
 
@@ -55,7 +98,7 @@ def estimated(plan: AblationPlan, json_lines: bool) -> Exit:
     """Tell what the runs of a plan will take of a GPU."""
     costs = estimate.of(plan)
     if json_lines:
-        print(json.dumps({"type": "ablation.estimated", "costs": [c.as_json() for c in costs]}), flush=True)
+        print(json.dumps({"type": ESTIMATED, "costs": [c.as_json() for c in costs]}), flush=True)
         return Exit.DONE
     out = display.output()
     out.print(estimate.table(costs))

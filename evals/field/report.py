@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NotRequired, TypedDict
 
 from pgo_agent.agent.exit_codes import Exit
 from pgo_agent.agent.views import summary as display
@@ -19,6 +20,33 @@ from pgo_agent.evals.nightly.row import BASES, Row
 from pgo_agent.sandbox.json_codec import JsonObject
 from pgo_agent.sandbox.target import COMPILED
 from rich.table import Table
+
+COMPLETED = "field.completed"
+
+
+class Over(TypedDict):
+    kernels: int
+    mean: float
+
+
+Counts = TypedDict(
+    "Counts",
+    {
+        "kernels": int,
+        "packages": int,
+        "installed": int,
+        "written": int,
+        "ready": int,
+        "right": int,
+        "built": int,
+        "lines by hand, median": float | None,
+        "seconds of init, median": float | None,
+        "measured": NotRequired[int],
+        "accepted": NotRequired[int],
+        "mean": NotRequired[dict[str, float]],  # baseline -> geometric mean
+        "torch.compile": NotRequired[Over],
+    },
+)
 
 
 @dataclass(frozen=True)
@@ -104,7 +132,7 @@ class FieldReport:
         """End the feed of events with what was counted; return the code."""
         if json_lines:
             counted = summary(self.made, run.rows(self.folder)).as_json()
-            print(json.dumps({"type": "field.completed"} | counted), flush=True)
+            print(json.dumps({"type": COMPLETED} | counted), flush=True)
         return code or self.code
 
     def show(self, _results: object) -> None:

@@ -7,17 +7,40 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from pgo_agent.agent.version import commit_of
 from pgo_agent.evals.gate.run import Outcome
 from pgo_agent.evals.mutants.generate import Mutant
+from pgo_agent.sandbox.json_codec import JsonObject
 
 WHAT = "mutant"
 Row = Mapping[str, Any]
 
 
-def row(m: Mutant, o: Outcome, bits: Mapping[str, Any] | None = None) -> Row:
+class RowLine(TypedDict):
+    """What became of one mutant, or of a base as it is: a Row that is written."""
+
+    what: str
+    mutant: str
+    base: str
+    target: str
+    operator: str  # empty: the base as it is
+    before: str
+    after: str
+    digest: str
+    verdict: str
+    stage: str
+    reason: str
+    plans: str  # digest of all plans with their code; empty: nothing was built
+    bits: JsonObject | None  # how its bits compare with its base's, where asked
+    measured: bool
+    seconds: float
+    environment: JsonObject | None
+    commit: str
+
+
+def row(m: Mutant, o: Outcome, bits: JsonObject | None = None) -> RowLine:
     """Return the row of a mutant: what the gate said of it, and how its bits compare with its base's, where asked."""
     change = m.change
     return {
@@ -36,7 +59,7 @@ def row(m: Mutant, o: Outcome, bits: Mapping[str, Any] | None = None) -> Row:
         "bits": bits,
         "measured": o.measured,
         "seconds": round(sum(o.seconds.values()), 2),
-        "environment": o.environment and o.environment.as_json(),
+        "environment": o.environment.as_json() if o.environment else None,
         "commit": commit_of(),
     }
 

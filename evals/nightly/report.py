@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TypedDict
 
 from pgo_agent.agent.exit_codes import Exit
 from pgo_agent.agent.run import shipped_configurations
@@ -16,6 +16,19 @@ from pgo_agent.sandbox.judge.timing.bootstrap import Interval
 from rich.markup import escape
 from rich.table import Table
 
+COMPLETED = "nightly.completed"
+
+
+class Summary(TypedDict):
+    """What is counted over the rows of a plan."""
+
+    plan: str  # digest
+    rows: int
+    failed: int
+    missing: int
+    mean: dict[str, dict[str, float | None]]  # optimizer -> baseline -> geometric mean
+    gpu_seconds: float
+
 
 def mean(rows: Iterable[Row], base: str) -> float | None:
     """Return the geometric mean of rows, a kernel weighing the same however many of its rows there are; None of no
@@ -27,7 +40,7 @@ def mean(rows: Iterable[Row], base: str) -> float | None:
     return math.exp(sum(means) / len(means)) if means else None
 
 
-def summary(rows: Rows) -> dict[str, Any]:
+def summary(rows: Rows) -> Summary:
     """Return everything that is counted, as plain values."""
     ended = rows.rows()
     return {
@@ -47,7 +60,7 @@ def _of(rows: Sequence[Row], optimizer: str) -> list[Row]:
 def finish(rows: Rows, json_lines: bool, code: Exit) -> Exit:
     """End the feed of events with what was counted; return the code."""
     if json_lines:
-        print(json.dumps({"type": "nightly.completed"} | summary(rows)), flush=True)
+        print(json.dumps({"type": COMPLETED, **summary(rows)}), flush=True)
     return code
 
 

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import jsonschema
 import pytest
 from pgo_agent.evals.field import merge, outcome, report, run, suite
 from pgo_agent.evals.field.targets import FieldTarget
@@ -12,7 +13,7 @@ from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.target import COMPILED
 
 from tests.agent.command_line import pgo
-from tests.evals.rows import case, failed, lot, row
+from tests.evals.rows import case, failed, kept_schema, lot, row
 
 TARGET = '''"""A target."""
 
@@ -70,6 +71,7 @@ def test_a_kernel_comes_from_its_program_to_a_whole_target_and_is_not_made_twice
     done = pgo(*words, cwd=tmp_path)
     assert done.code == 0, done.out + done.err
     counted = done.events[-1]
+    jsonschema.validate(counted, kept_schema("eval-field"))
     assert (counted["written"], counted["ready"], counted["lines by hand, median"]) == (1, 1, 0)
     target = tmp_path / "out" / "targets" / "liger_selective_log_softmax.py"
     before = target.stat().st_mtime_ns

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.evals.gate import entries
@@ -18,6 +19,8 @@ from pgo_agent.evals.mutants.results import Results
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.ttgir import reader
+
+from tests.evals.rows import kept_schema
 
 NO_GPU = RunSettings(judge="cpu", device="h200")
 PLACES = [(f.stem, f.parents[1]) for c in (entries.CORPUS, generate.OWN) for f in sorted((c / "targets").glob("*.py"))]
@@ -128,6 +131,8 @@ def test_a_sample_of_mutants_is_caught_and_what_is_known_is_not_judged_again(add
     kept = Results(tmp_path / "results.jsonl")
     run.run(bad, NO_GPU, kept, lambda _: None)
     found = report.of_rows(kept.rows)
+    for line in (*kept.rows.values(), found.summary()):
+        jsonschema.validate(line, kept_schema("eval-mutants"))
     assert found.unsound == [] and found.summary()["fates"]["caught"] == len(bad) == 8, found.summary()
 
     again: list[Any] = []

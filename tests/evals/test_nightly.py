@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jsonschema
 import pytest
 from pgo_agent.agent.cli.evals import evals
 from pgo_agent.agent.run.settings import RunSettings
@@ -26,7 +27,7 @@ from pgo_agent.sandbox.target import COMPILED
 from tests.agent import made_up
 from tests.agent.command_line import Done, command, pgo, write
 from tests.conftest import ROOT
-from tests.evals.rows import row
+from tests.evals.rows import kept_schema, row
 
 TEXT = """
 targets = ["add.py"]
@@ -173,6 +174,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
 def test_a_run_has_a_row_with_all_that_it_came_to(measured: tuple[Path, Done]) -> None:
     folder, done = measured
     assert done.code == 0, done.err
+    jsonschema.validate(done.events[-1], kept_schema("eval-nightly"))
     (found,) = load.file(folder / "rows.jsonl").rows
     assert found.winner and found.ratio("tuned").mid == pytest.approx(1.2)
     assert found.key == ("add", "embedded", 1) and found.gpu == "NVIDIA H200"

@@ -10,12 +10,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import jsonschema
 import pytest
 from pgo_agent.agent.run.events import Event, Phase
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.evals.runner import parallel
 
 from tests.agent.command_line import Done, command, pgo
+from tests.evals.rows import kept_schema
 from tests.evals.test_ablation import lines, planned
 
 TWO = ('["none", "all"]', '["none"]'), ("seeds = [1]", "seeds = [1, 2]")
@@ -45,6 +47,7 @@ def test_what_all_runs_came_to_is_told_once_at_the_end(made: tuple[Path, Done]) 
     events = made[1].events
     assert [e["type"] for e in events].count("ablation.completed") == 1
     assert events[-1]["missing"] == 0 and "workspace" not in events[-1]
+    jsonschema.validate(events[-1], kept_schema("eval-ablation"))
 
 
 def test_what_is_built_lies_in_the_workspace_that_was_named(made: tuple[Path, Done]) -> None:

@@ -7,6 +7,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from pgo_agent.agent.run import proved
 from pgo_agent.sandbox import compare_outputs
 
 from tests.agent.command_line import Done, pgo
+from tests.evals.rows import kept_schema
 
 NORM = """
 def norm(rows):
@@ -50,7 +52,9 @@ def prove(folder: Path, patch: str, *more: str) -> Done:
 
 
 def told(done: Done) -> dict[str, Any]:
-    return dict(json.loads(done.out))
+    result = json.loads(done.out)
+    jsonschema.validate(result, kept_schema("prove"))
+    return dict(result)
 
 
 def test_a_program_that_does_less_work_is_faster_and_gives_the_same(program: Path) -> None:
