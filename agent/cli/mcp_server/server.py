@@ -62,7 +62,7 @@ class Tools:
     def baselines(self, target: str, ctx: Context[Any]) -> answers.Baselines:
         """Say what a candidate has to beat: the kernel as shipped and tuned over its launch space, for each case.
 
-        target: a target file, or a kernel that ships (fa_fwd, fa_bwd, gemm). The first call begins a run; the
+        target: a target file, or a kernel that ships (fa_fwd, gemm, ...). The first call begins a run; the
         baselines take seconds to minutes. Its `run` names it for report, finish and apply.
         """
         run = self._open(target, ctx)

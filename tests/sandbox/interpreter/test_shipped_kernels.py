@@ -21,6 +21,7 @@ from tests.judges import judge_of
 FOLDER = Path(__file__).parents[3] / "kernels"
 KERNELS = sorted(p.stem for p in FOLDER.glob("[!_]*.py") if not p.stem.endswith(".target"))
 SETS = ("CASES", "SMALL", "HELD_OUT")
+QUICK = ("fa_bwd", "gemm")  # the others take more seconds than a check of each change may
 GRID = 48  # points of a launch grid: each costs a build and, on a GPU, a check and a timing of every case
 BUGS = {
     "gemm": {
@@ -41,6 +42,11 @@ BUGS = {
             "K += head * S * D",
         ),
     },
+    "rms_norm_quant": {
+        "a scale that leaves room above the largest": ("1e-10) / LARGEST", "1e-10) / (LARGEST - 8)"),
+        "a last row that is not stored": ("(rows[:, None] < M) & (columns", "(rows[:, None] < M - 1) & (columns"),
+        "a mean over the padded row": ("tl.sum(x * x, 1) / N", "tl.sum(x * x, 1) / COLUMNS"),
+    },
 }
 every_kernel = pytest.mark.parametrize("name", KERNELS)
 
@@ -52,7 +58,7 @@ def check(name: str, old: str = "", new: str = "") -> Judgement:
     return judge.verdict(Check(source=judge.target.source.replace(old, new) if old else judge.target.source))
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n == "fa_fwd" else []) for n in KERNELS])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in QUICK else [pytest.mark.slow]) for n in KERNELS])
 def test_a_kernel_is_right_on_its_small_cases(name: str) -> None:
     found = check(name)
     assert found.verdict == Verdict.CHECKED, found.reason
@@ -60,7 +66,11 @@ def test_a_kernel_is_right_on_its_small_cases(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "bug"),
-    [pytest.param(n, b, marks=[pytest.mark.slow] if i else []) for n, bugs in BUGS.items() for i, b in enumerate(bugs)],
+    [
+        pytest.param(n, b, marks=[pytest.mark.slow] if i or n not in QUICK else [])
+        for n, bugs in BUGS.items()
+        for i, b in enumerate(bugs)
+    ],
 )
 def test_a_seeded_bug_is_found_wrong(name: str, bug: str) -> None:
     found = check(name, *BUGS[name][bug])
