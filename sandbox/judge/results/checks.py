@@ -26,6 +26,7 @@ from pgo_agent.sandbox.judge.launches.planned_inputs import paired
 from pgo_agent.sandbox.judge.results import numerics
 from pgo_agent.sandbox.judge.results.numerics import Comparison, Expected
 from pgo_agent.sandbox.judge.results.reference_error import Spread
+from pgo_agent.sandbox.judge.results.repeats import Repeats
 from pgo_agent.sandbox.judge.results.stress_inputs import StressInput
 from pgo_agent.sandbox.judge.timing import timer as timing
 from pgo_agent.sandbox.judge.timing.measured_peaks import Peaks
@@ -40,8 +41,6 @@ OFTEN = 2.0
 STEP_SECONDS = 10.0  # deadline of a step's work besides its launches
 LAUNCH_SECONDS = 4.0  # deadline of a case's launches, which take milliseconds: the cost of a hang
 REFERENCE_SECONDS = 180.0
-LEFT = "its outputs change with what an earlier launch of its own left in its buffers"
-UNEQUAL = "runs on the same inputs gave different outputs"
 BATCH_BYTES = 4 << 30  # bytes of outputs that are kept on the GPU to be compared together
 # Fillings of the buffers and of the guard zones before a launch. NaN shows in every result that uses it, zeros are what
 # new memory mostly holds, and random bytes cannot be predicted.
@@ -186,72 +185,32 @@ def _batches(bench: TargetSession, bundle: Bundle, case: str, labels: Sequence[s
 def _launched(bench: TargetSession, bundle: Bundle, case: str, label: str, step: str) -> _Left:
     bench.announce(step, STEP_SECONDS)
     replay = bench.replay({case: (bundle, label)}, case, bench.seeds[case])
+
+    def launched() -> int:
+        bench.launch(replay, step)
+        return int(timing.checksum(replay.outputs))
+
     try:
+        repeats, left = Repeats(replay, launched), _Left(label, [], 0)
         fills = [(buffers(), zones()) for buffers, zones in random.SystemRandom().sample(FILLS, len(FILLS))]
-        sums, left = list[int](), _Left(label, [], 0)
-        for n, (buffers, zones) in enumerate(fills):
-            replay.poison(buffers, zones)
-            bench.launch(replay, step)
-            sums.append(int(timing.checksum(replay.outputs)))
+        sums = list[int]()
+        for memory in (*fills[:-1], None, fills[-1]):  # None: what the launch before left
+            sums.append(repeats.outputs(memory))
             if stray := replay.stray():
                 left.verdict, left.problem = Verdict.WRONG, guard_zones.said(stray)
-            if n == len(fills) - 1 or not bench.deterministic:
+            if memory == fills[-1] or not bench.deterministic:
                 left.runs.append([o.clone() for o in replay.outputs])
-        left.checksum = sums[-1]
-        _on_what_is_left(bench, replay, step, left, fills[-1])
-        other = next((n for n, s in enumerate(sums) if s != sums[-1]), None)
+        *filled, kept, left.checksum = sums
+        other = next((n for n, s in enumerate(filled) if s != left.checksum), None)
         if bench.deterministic and other is not None:
-            left.verdict, left.problem = _why(bench, replay, step, fills[other], fills[-1])
+            left.verdict, left.problem = repeats.why(fills[other], fills[-1])
+        elif bench.deterministic and kept != left.checksum:
+            left.verdict, left.problem = repeats.left(fills[-1])
         if not _unchanged(bench, replay, case, bench.seeds[case]):
             left.verdict, left.problem = Verdict.CHEATING, "the inputs were changed"
         return left
     finally:
         replay.close()
-
-
-def _on_what_is_left(bench: TargetSession, replay: Replay, step: str, left: _Left, fills: tuple[Fill, Fill]) -> None:
-    """Launch once more on what the last launch left in its buffers, results overwritten: a kernel may have marked there
-    that its work is done. Each of a pair is tried twice, because a race may look like that."""
-
-    def outputs(*filled: Fill) -> int:
-        if filled:
-            replay.poison(*filled)
-        else:
-            replay.blank()
-        bench.launch(replay, step)
-        return int(timing.checksum(replay.outputs))
-
-    if not bench.deterministic:
-        outputs()
-        left.runs.insert(0, [o.clone() for o in replay.outputs])
-    elif outputs() != left.checksum:
-        pairs = [(outputs(*fills), outputs()) for _ in range(2)]
-        if pairs[0] == pairs[1] and pairs[0][0] != pairs[0][1]:
-            left.verdict, left.problem = Verdict.WRONG, LEFT
-        else:
-            left.verdict, left.problem = Verdict.RACE, UNEQUAL
-
-
-def _why(
-    bench: TargetSession, replay: Replay, step: str, one: tuple[Fill, Fill], other: tuple[Fill, Fill]
-) -> tuple[Verdict, str]:
-    """Return why launches on the same inputs gave different outputs: it reads outside of tensors, it reads buffers
-    before writing them, or else it is a race. Each pair is tried twice, because a race may look like either."""
-    (buffers, zones), (other_buffers, other_zones) = one, other
-
-    def outputs(*fills: Fill) -> int:
-        replay.poison(*fills)
-        bench.launch(replay, step)
-        return int(timing.checksum(replay.outputs))
-
-    for fills, text in (
-        ((buffers, other_zones), "reads outside of its tensors: its outputs change with what lies there"),
-        ((other_buffers, zones), "its outputs change with what its buffers held before it ran"),
-    ):
-        pairs = [(outputs(buffers, zones), outputs(*fills)) for _ in range(2)]
-        if pairs[0] == pairs[1] and pairs[0][0] != pairs[0][1]:
-            return Verdict.WRONG, text
-    return Verdict.RACE, UNEQUAL
 
 
 @contextmanager

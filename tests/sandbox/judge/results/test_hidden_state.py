@@ -15,7 +15,7 @@ from pgo_agent.sandbox.bundle.schema import Op, Plan, Storage, Tensor
 from pgo_agent.sandbox.bundle.validate import Bundle
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.judge.launches.plan_executor import Replay
-from pgo_agent.sandbox.judge.results import checks
+from pgo_agent.sandbox.judge.results import checks, repeats
 from pgo_agent.sandbox.judge.results.checks import Pick, TargetSession
 from pgo_agent.sandbox.judge.timing import session
 from pgo_agent.sandbox.judge.timing.measured_peaks import Peaks
@@ -158,7 +158,7 @@ def test_a_kernel_that_leaves_its_work_undone_where_it_finds_its_mark_is_wrong(d
         k.view(SCRATCH).fill_(MARK)
 
     verdict, why = checked(lazy, deterministic)
-    assert verdict == Verdict.WRONG and (not deterministic or why == checks.LEFT), why
+    assert verdict == Verdict.WRONG and (not deterministic or why == repeats.LEFT), why
 
 
 def test_results_that_are_parked_in_an_input_are_found_after_the_launch() -> None:
