@@ -6,10 +6,16 @@ The faster kernel of these tests adds 1, so that it shows which of the two ran. 
 import hashlib
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+import triton
+import triton.language as tl
 from pgo_agent.agent.commands.export import command, given_results
+from pgo_agent.agent.commands.export.patched_launches import Patched, Region
 from pgo_agent.agent.run.dispatch import Proof, RegionProof
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.sandbox.errors import UsageFault
@@ -165,3 +171,28 @@ def test_prove_sees_what_a_patch_changes_and_that_a_program_launches_nothing_of_
     (folder / "infer.py").write_text(INFER.format(n=1000))
     done = pgo(*words, cwd=folder)
     assert done.code == 2 and "took over no launch of the program: none of its launches" in done.err
+
+
+@triton.jit
+def _copied(X, Y, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(Y + at, tl.load(X + at, mask=at < n), mask=at < n)
+
+
+def test_what_heuristics_choose_is_not_compared_and_the_rest_is() -> None:
+    kernel, taken = triton.heuristics({"BLOCK": lambda _: 64})(_copied), list[tuple[object, ...]]()
+
+    def shipped(launched: Any) -> Callable[[torch.Tensor], torch.Tensor]:
+        def judged(X: torch.Tensor) -> torch.Tensor:
+            Y = torch.empty((X.shape[0],), device=X.device, dtype=X.dtype)
+            launched[(triton.cdiv(X.shape[0], 64),)](X, Y, X.shape[0], BLOCK=64, num_warps=4)
+            return Y
+
+        return judged
+
+    kernel.run = Patched(kernel, shipped, ("X",), [Region(lambda X: True, lambda *given: taken.append(given))], "cpu")
+    x, y = torch.randn(128), torch.empty(128)
+    kernel[lambda meta: (triton.cdiv(128, meta["BLOCK"]),)](x, y, 128)
+    assert len(taken) == 1 and taken[0][0][0] is y and taken[0][1] is x  # type: ignore[index]
+    with pytest.raises((RuntimeError, ValueError)):  # the original cannot run on tensors of the CPU
+        kernel[lambda meta: (triton.cdiv(127, meta["BLOCK"]),)](x, y, 127)
