@@ -26,6 +26,9 @@ ID = "https://json-schema.org/draft/2020-12/schema"
 class WholeRun(RunOutline):
     """What `show RUN --json` prints."""
 
+    commit: str  # of pgo-agent, as the run began; empty: not recorded
+    seed: int
+    models: dict[str, str]  # role -> model
     baseline: JsonObject | None
     summary: JsonObject | None
     verdicts: list[CandidateOutline]

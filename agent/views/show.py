@@ -53,6 +53,9 @@ def run(store: Store, name: str, as_json: bool) -> None:
             json.dumps(
                 asdict(outline.of_run(store, shown))
                 | {
+                    "commit": shown.facts.pgo_agent.commit if shown.facts.pgo_agent else "",
+                    "seed": shown.settings.seed,
+                    "models": shown.facts.models,
                     "baseline": shown.baseline and shown.baseline.as_json(),
                     "summary": shown.summary and shown.summary.as_json(),
                     "verdicts": [asdict(outline.of_candidate(store, c)) for c in candidates],
