@@ -115,7 +115,8 @@ class RemoteGpu(Verdicts):
 
     def fresh(self) -> None:
         if self.started:
-            self._call("fresh")
+            with contextlib.suppress(Lost):  # then `ask` says so, and the question moves to another GPU
+                self._call("fresh")
 
     def prepare(self, processes: int) -> None:
         """Do nothing: a host starts processes when they are needed."""
