@@ -160,6 +160,9 @@ class Series:
         if saved:
             of = "the time of all its kernels" if self.trace.measured else "the bytes that all its kernels move"
             out.print(f"together {mark}{saved:.1%} of {of}, by the shares of the trace", highlight=False)
+        for one in (e for e in self.ended if e.faster):
+            how = f"pgo-agent dispatch {one.run}, then export {one.run} --dispatch --as launches"
+            out.print(f"into the program: {how}", markup=False, highlight=False, soft_wrap=True)
 
 
 _WITHOUT = {
