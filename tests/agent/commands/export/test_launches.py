@@ -21,7 +21,7 @@ from pgo_agent.agent.run.record.store import Store
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.gate.verdict import Verdict
 
-from tests.agent.command_line import pgo
+from tests.agent.command_line import Done, pgo
 from tests.agent.commands.export.exported import RUN, added, apart
 
 HEAD = "import torch\nimport triton\nimport triton.language as tl\n"
@@ -160,16 +160,21 @@ outputs = {{"scaled": scales.scaled(x, torch.empty({n}))}}
 """
 
 
-def test_prove_sees_what_a_patch_changes_and_that_a_program_launches_nothing_of_it(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TRITON_INTERPRET", "1")
+def proved(folder: Path, n: int) -> Done:
+    """What `prove` says of a program that scales n numbers."""
+    (folder / "infer.py").write_text(INFER.format(n=n))
     words = ("prove", "--patched", "faster_scale", "--turns", "1", "--", sys.executable, "infer.py")
-    (folder / "infer.py").write_text(INFER.format(n=1024))
-    done = pgo(*words, cwd=folder)
+    return pgo(*words, cwd=folder, TRITON_INTERPRET="1")
+
+
+@pytest.mark.slow
+def test_prove_sees_what_a_patch_changes(folder: Path) -> None:
+    done = proved(folder, 1024)
     assert done.code == 1 and "scaled" in done.out and "it differs by" in done.out, done.out + done.err
-    (folder / "infer.py").write_text(INFER.format(n=1000))
-    done = pgo(*words, cwd=folder)
+
+
+def test_prove_refuses_a_patch_that_takes_over_no_launch_of_the_program(folder: Path) -> None:
+    done = proved(folder, 1000)
     assert done.code == 2 and "took over no launch of the program: none of its launches" in done.err
 
 
