@@ -42,6 +42,11 @@ BUGS = {
             "K += head * S * D",
         ),
     },
+    "grouped_gemm": {
+        "a group that takes the next one's first row": ("rows[:, None] < end)", "rows[:, None] <= end)"),
+        "empty groups that count as a tile": ("tl.cdiv(ends - starts, BLOCK_M)", "tl.cdiv(ends - starts + 1, BLOCK_M)"),
+        "a grid without the last tiles of groups": ('meta["BLOCK_M"]) + E)', 'meta["BLOCK_M"]))'),
+    },
     "rms_norm_quant": {
         "a scale that leaves room above the largest": ("1e-10) / LARGEST", "1e-10) / (LARGEST - 8)"),
         "a last row that is not stored": ("(rows[:, None] < M) & (columns", "(rows[:, None] < M - 1) & (columns"),
