@@ -156,7 +156,7 @@ def test_a_launcher_that_cannot_be_doubled_is_left_alone(old: str, new: str, rea
 @pytest.fixture
 def measured(tmp_path: Path) -> Context:
     """A run as a GPU would leave it: both baselines built, one rewrite measured in each case."""
-    store, subject = Store(tmp_path / "w"), target.read(ADD)
+    store, subject = Store(lend(tmp_path / "w")), target.read(ADD)
     device = devices.find("h200")
     store.add_run("add-1", ADD, subject.digest, subject.source, device.key, RunSettings(), RunFacts())
     builder = Builder(subject, device, box.choose(), store.contents)
