@@ -42,6 +42,11 @@ BUGS = {
             "K += head * S * D",
         ),
     },
+    "attn_decode": {
+        "shares that are merged without their weights": ("parts * weights[:, None]", "parts"),
+        "a sequence that is as long as the cache": ("length = tl.load(LENGTHS + b)", "length = S"),
+        "a last share that ends early": ("tl.minimum(start + share, length)", "tl.minimum(start + share, length - 1)"),
+    },
     "grouped_gemm": {
         "a group that takes the next one's first row": ("rows[:, None] < end)", "rows[:, None] <= end)"),
         "empty groups that count as a tile": ("tl.cdiv(ends - starts, BLOCK_M)", "tl.cdiv(ends - starts + 1, BLOCK_M)"),
