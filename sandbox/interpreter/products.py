@@ -1,9 +1,9 @@
 """Products of tiles in Triton's interpreter, as tensor cores compute them.
 
 tf32 operands lose the bits that a tensor core does not read; bf16x3 and bf16x6 are sums of products of bf16 parts; an
-fp16 accumulator is rounded after every 16 products. Scaled products multiply the values by their scales, both exact in
-float32. Sums are in float32, in another order. Hopper adds fp8 products with fewer bits, which is not modelled and is
-reported.
+fp16 accumulator is rounded after every 16 products. Hopper and Ada add fp8 products with fewer bits (`fp8_sums.py`);
+where such a product is not a matrix, or its accumulator is not float32, that is not modelled and is reported. Scaled
+products multiply the values by their scales, both exact in float32. Other sums are in float32, in another order.
 """
 
 from collections.abc import Iterator
@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from pgo_agent.sandbox import fp8_sums
 from pgo_agent.sandbox.interpreter import floats
 from pgo_agent.sandbox.interpreter.arithmetic import value
 from pgo_agent.sandbox.interpreter.unsupported import otherwise
@@ -25,13 +26,24 @@ _PARTS = {"BF16x3": 2, "BF16x6": 3}  # bf16 numbers that an operand is split int
 _E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], dtype=np.float32)
 
 
-def _dot(_builder: Any, a: Any, b: Any, d: Any, precision: Any, _imprecise: Any) -> Any:
+_arch: int | None = None  # of the GPU whose products these are; None: not known
+
+
+def on(arch: int) -> None:
+    """Say for which GPU kernels are interpreted: its compute capability x 10."""
+    global _arch
+    _arch = arch
+
+
+def _dot(_builder: Any, a: Any, b: Any, d: Any, precision: Any, imprecise: Any) -> Any:
     x, y, total = value(a), value(b), d.data
     with np.errstate(all="ignore"):
         if a.dtype.scalar.is_int():
             exact = _product(x.astype(np.float64), y.astype(np.float64)).astype(np.int64)  # below 2^53
             return TensorHandle((exact + total).astype(total.dtype), d.dtype.scalar)
-        if a.dtype.scalar.is_fp8():
+        if a.dtype.scalar.is_fp8() and (_arch is None or fp8_sums.cut(_arch)):
+            if _arch is not None and x.ndim == 2 and total.dtype == np.float32:
+                return TensorHandle(_in_fixed_point(x, y, total, imprecise), d.dtype.scalar)
             otherwise("fp8 products, which Hopper adds up with fewer bits")
         if a.dtype.scalar.is_fp32():
             total = sum(_product(p, q) for p, q in _split(x, y, precision.name)) + total
@@ -69,6 +81,16 @@ def _parts(x: Array, count: int) -> list[Array]:
         parts.append(floats.numbers(floats.bits(x, tl.bfloat16), tl.bfloat16))
         x = x - parts[-1]
     return parts
+
+
+def _in_fixed_point(x: Array, y: Array, total: Array, imprecise: int) -> Array:
+    """Add fp8 products as Hopper does; where only so many may be added in this way, each such sum is then promoted."""
+    depth = x.shape[-1]
+    left, right = (torch.from_numpy(np.ascontiguousarray(t, dtype=np.float32)) for t in (x, y.T))
+    if imprecise <= 0 or imprecise >= depth:
+        return fp8_sums.accumulated(left, right, total=torch.from_numpy(total.copy())).numpy()
+    parts = zip(left.split(imprecise, 1), right.split(imprecise, 1), strict=True)
+    return sum((fp8_sums.accumulated(p, q).numpy() for p, q in parts), start=total)
 
 
 def _in_fp16(x: Array, y: Array, total: Array) -> Array:

@@ -82,6 +82,7 @@ class Session:
             functions,
         ):
             module.install()
+        products.on(device.arch)
         self.blocks = blocks.Blocks()
         self.memory = memory.Memory(self.blocks, str(self.candidate))
         self.blocks.install(self.memory.know)

@@ -64,12 +64,13 @@ class CpuWorker:
         self.announce("import the target", 120.0)
         self.target = target.read(Path(asked.path))
         try:
-            self.module = contract_on_cpu(self.target.contract_path, devices.find(asked.device))
+            device = devices.find(asked.device)
+            self.module = contract_on_cpu(self.target.contract_path, device)
         except Exception as e:
             raise TargetFault(
                 f"{self.target.contract_path} cannot be imported: {type(e).__name__}: {e}", "fix it"
             ) from e
-        self.comparison = ResultComparison(self.module, self.stress)
+        self.comparison = ResultComparison(self.module, self.stress, device.arch)
         self.device = asked.device
         self.box = box.choose(asked.sandbox, asked.python)
         if asked.forks is not None:

@@ -29,12 +29,13 @@ class ResultComparison:
 
     module: ModuleType
     stress: StressTrials
+    arch: int  # of the GPU that the kernels are for: compute capability x 10
     usual: dict[str, numerics.Expected] = field(default_factory=dict)  # results without stress inputs, by case
     stressed: dict[tuple[str, str, int], numerics.Expected | None] = field(default_factory=dict)
     # by case, stress input and seed: candidates get the very inputs that the target's own kernel passed
 
     def __post_init__(self) -> None:
-        self.spread = Spread(self.module, CPU)
+        self.spread = Spread(self.module, CPU, self.arch)
 
     def compare(
         self,
@@ -117,7 +118,9 @@ class ResultComparison:
 
     def _under_stress(self, trial: Trial, case: JsonObject) -> numerics.Expected | None:
         try:
-            expected = numerics.expect(self.module, trial.case, case, trial.seed, CPU, trial.stress_input)
+            expected = numerics.expect(
+                self.module, trial.case, case, trial.seed, CPU, trial.stress_input, arch=self.arch
+            )
         except TargetFault:
             return None
         return expected if expected.reliable else None

@@ -1,11 +1,8 @@
 """The tensor cores' arithmetic of one-byte floats: the error of a matmul that no fp8 kernel can avoid.
 
-Tensor cores of Hopper and Ada add products of fp8 in fixed point: 32 at a time, with the sum so far, all shifted to the
-largest exponent among them; of each the leading 14 bits are kept and the rest is cut off. Sources: DeepSeek-V3
-Technical Report, 3.3.2 and 3.5.2 (14 bits of each product, shifted to the largest exponent, then cut off);
-SageAttention2, 3.2 (the accumulator of mma(f32f8f8f32) has 13 bits behind the leading one). Of 2048 products, with the
-sum promoted to float32 every 128, that is a relative error of 1.3e-4, as measured on an H100. A float32 matmul errs
-3e-7, which such a kernel cannot reach.
+How tensor cores of Hopper and Ada add products of fp8 is in `fp8_sums.py`. Of 2048 products, with the sum promoted to
+float32 every 128, that is a relative error of 1.3e-4, as measured on an H100. A float32 matmul errs 3e-7, which such a
+kernel cannot reach.
 
 A reference's matmuls of two fp8 tensors are computed in this way: by the tensor cores where torch can use them, else by
 the formula. Scales that a reference multiplies in are kept apart: where they change along the sum, a kernel must leave
@@ -17,15 +14,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from pgo_agent.sandbox.fp8_sums import BITS, accumulated, cut
 from pgo_agent.sandbox.imports import uncompiled
 from torch.utils._python_dispatch import TorchDispatchMode
 
 FP8 = tuple(getattr(torch, n) for n in dir(torch) if n.startswith(("float8_e4m3", "float8_e5m2")))
-GROUP, BITS = 32, 13  # products of one instruction; bits behind the leading one that are kept
 PERIODS = (2048, 1024, 512, 256, 128, 64, 32)  # lengths over which a scale may be constant, if not over the whole sum
 SAME = 1e-6  # of a value: a float32 product of an fp8 number and its scale
-AT_A_TIME = 1 << 26  # products held at a time
-_CUT = ((8, 9), (9, 0))  # compute capabilities that cut off
 _ALIGNED = 16  # torch._scaled_mm needs sizes that are multiples of it
 
 # aten operations that only move elements: the bits of an fp8 tensor move in the same way.
@@ -114,34 +109,15 @@ class TensorCores(TorchDispatchMode):  # type: ignore[misc]
         return total
 
 
-def of(device: Any) -> TensorCores | None:
-    """Return a new mode for this device's tensor cores; None where they add as float32."""
-    if torch.device(device).type != "cuda" or torch.version.hip is not None:
-        return None
-    return TensorCores() if torch.cuda.get_device_capability(device) in _CUT else None
+def of(device: Any, arch: int | None = None) -> TensorCores | None:
+    """Return a new mode for this device's tensor cores; None where they add as float32.
 
-
-def accumulated(a: Any, b: Any, group: int = GROUP, bits: int = BITS) -> Any:
-    """Return (M, K) times (N, K) of fp8 values, added as tensor cores do: (M, N) in float32."""
-    return torch.cat([_added(rows, b, group, bits) for rows in a.split(max(1, AT_A_TIME // (len(b) * group)))])
-
-
-def _added(a: Any, b: Any, group: int, bits: int) -> Any:
-    total = torch.zeros(len(a), len(b), device=a.device)
-    ones = torch.ones_like(total)
-    for at in range(0, a.shape[1], group):
-        x, y = a[:, None, at : at + group], b[None, :, at : at + group]
-        top = torch.maximum((_exponents(x) + _exponents(y)).amax(2), _exponents(total))
-        unit = torch.ldexp(ones, top - bits)
-        leading = (x * y / unit[..., None]).trunc().sum(2) + (total / unit).trunc()
-        mantissa, exponent = torch.frexp(leading * unit)
-        total = torch.ldexp((mantissa * 2 ** (bits + 1)).trunc(), exponent - bits - 1)
-    return total
-
-
-def _exponents(x: Any) -> Any:
-    """Return exponents of numbers written as 1.xxx times a power of two; -100 for zero."""
-    return torch.where(x == 0, -100, torch.frexp(x)[1] - 1)
+    `arch`: the GPU that a CPU stands for, as compute capability x 10; None: none.
+    """
+    if torch.device(device).type == "cuda" and torch.version.hip is None:
+        major, minor = torch.cuda.get_device_capability(device)
+        arch = 10 * major + minor
+    return TensorCores() if arch is not None and cut(arch) else None
 
 
 def _by_hardware(a: Narrow, b: Narrow) -> Any:

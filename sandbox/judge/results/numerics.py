@@ -124,17 +124,18 @@ def expect(
     device: Any,
     stress_input: StressInput | None = None,
     twice: bool = False,
+    arch: int | None = None,
 ) -> Expected:
     """Run the reference in float64 and in its own precision. Raises TargetFault when it fails.
 
-    `twice`: call it again in float64; it must give the same.
+    `twice`: call it again in float64; it must give the same. `arch`: as of `fp8_arithmetic.of`.
     """
     inputs = make_inputs(target, case, seed, device, stress_input)
     with _doubles():
         exact = _outputs(target, _upcast(inputs))
         if twice:
             _repeated(name, exact, _outputs(target, _upcast(inputs)))
-    cores = fp8_arithmetic.of(device) if _of_fp8(target, inputs) else None
+    cores = fp8_arithmetic.of(device, arch) if _of_fp8(target, inputs) else None
     low = _outputs(target, inputs, cores)
     if [o.shape for o in exact] != [o.shape for o in low]:
         raise TargetFault(f"{name}: reference() gives other shapes in float64", "make its shapes depend on shapes only")

@@ -27,13 +27,13 @@ SECONDS = 20.0  # no further seed is begun after these
 class Spread:
     """The errors of one target on one device. They are stored by case, because they do not depend on the seed."""
 
-    def __init__(self, target: ModuleType, device: Any) -> None:
-        self.target, self.device = target, device
+    def __init__(self, target: ModuleType, device: Any, arch: int | None = None) -> None:
+        self.target, self.device, self.arch = target, device, arch
         self._drawn: dict[str, list[Expected]] = {}
 
     def expect(self, name: str, case: dict[str, object], seed: int) -> Expected:
         """As `numerics.expect`, with errors of enough seeds. The reference of the first case is tested for noise."""
-        expected = numerics.expect(self.target, name, case, seed, self.device, twice=not self._drawn)
+        expected = numerics.expect(self.target, name, case, seed, self.device, twice=not self._drawn, arch=self.arch)
         if name not in self._drawn:
             self._drawn[name] = self._draws(expected, case)
         return surer(expected, self._drawn[name])
@@ -42,7 +42,8 @@ class Spread:
         """Return results for further seeds, without outputs."""
         drawn, until = list[Expected](), time.monotonic() + SECONDS
         while len(drawn) + 1 < wanted(expected) and time.monotonic() < until:
-            further = numerics.expect(self.target, expected.case, case, secrets.randbits(48), self.device)
+            seed = secrets.randbits(48)
+            further = numerics.expect(self.target, expected.case, case, seed, self.device, arch=self.arch)
             drawn.append(replace(further, outputs=()))
         return drawn
 

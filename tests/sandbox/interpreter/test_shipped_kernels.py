@@ -47,6 +47,16 @@ BUGS = {
         "a sequence that is as long as the cache": ("length = tl.load(LENGTHS + b)", "length = S"),
         "a last share that ends early": ("tl.minimum(start + share, length)", "tl.minimum(start + share, length - 1)"),
     },
+    "gemm_fp8": {
+        "a scale of A for all of K": ("        sa_ptrs += stride_sak\n", ""),
+        "a scale of B that is a tile's, not a block's": ("tile_n * BLOCK_N // GROUP_K * stride", "tile_n * stride"),
+        "a last block of K that is left out": ("range(0, K, GROUP_K)", "range(0, K - GROUP_K, GROUP_K)"),
+    },
+    "cross_attn": {
+        "keys that are counted as queries are": ("inside = start + offs_n < SK", "inside = start + offs_n < SK + 1"),
+        "a last block of keys that is left out": ("    if not EVEN_N:\n", "    if EVEN_N:\n"),
+        "a block of keys that is read twice": ("0, whole, stride_kn", "0, whole + BLOCK_N, stride_kn"),
+    },
     "grouped_gemm": {
         "a group that takes the next one's first row": ("rows[:, None] < end)", "rows[:, None] <= end)"),
         "empty groups that count as a tile": ("tl.cdiv(ends - starts, BLOCK_M)", "tl.cdiv(ends - starts + 1, BLOCK_M)"),

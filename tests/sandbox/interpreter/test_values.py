@@ -144,6 +144,37 @@ def test_dots_err_as_much_as_their_precision_says(tmp_path: Path) -> None:
     assert torch.allclose(bf16, a.bfloat16().float() @ b.bfloat16().float(), atol=1e-4)
 
 
+NARROW = """
+@triton.jit
+def narrow(A, B, C, OFTEN: tl.constexpr):
+    i, k = tl.arange(0, 64)[:, None], tl.arange(0, 128)
+    c = tl.zeros([64, 64], tl.float32)
+    for at in range(0, 2048, 128):
+        a, b = tl.load(A + i * 2048 + at + k[None, :]), tl.load(B + tl.arange(0, 64)[None, :] * 2048 + at + k[:, None])
+        if OFTEN:
+            c += tl.dot(a, b)
+        else:
+            c = tl.dot(a, b, c)
+    tl.store(C + i * 64 + tl.arange(0, 64)[None, :], c)
+
+
+def kernel(a, b):
+    outs = [torch.empty(64, 64, device=a.device) for _ in range(2)]
+    for out in outs:
+        narrow[(1,)](a, b, out, out is outs[0])
+    return outs[0], outs[1]
+"""
+
+
+def test_fp8_products_err_as_on_hopper_and_less_where_they_are_promoted(tmp_path: Path) -> None:
+    """1.3e-4 of 2048 products that are promoted every 128 was measured on an H100."""
+    generator = torch.Generator().manual_seed(3)
+    a, b = (torch.randn(64, 2048, generator=generator).mul(100).to(torch.float8_e4m3fn) for _ in "ab")
+    exact = a.double() @ b.double().T
+    often, once = (float((c - exact).norm() / exact.norm()) for c in interpreted(tmp_path, NARROW, a=a, b=b))
+    assert 0.9e-4 < often < 1.8e-4 and once > 3 * often, (often, once)
+
+
 SCALED = """
 @triton.jit
 def scaled(A, SA, B, SB, C):

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 import torch
 from pgo_agent.sandbox import target
+from pgo_agent.sandbox.fp8_sums import accumulated
 from pgo_agent.sandbox.judge.results import fp8_arithmetic, numerics
-from pgo_agent.sandbox.judge.results.fp8_arithmetic import TensorCores, accumulated
+from pgo_agent.sandbox.judge.results.fp8_arithmetic import TensorCores
 from pgo_agent.sandbox.judge.results.numerics import Expected
 
 from tests.conftest import TARGETS
@@ -25,7 +26,7 @@ MEASURED = 1.3e-4  # of an H100, relative to the norm of the result
 def gemm() -> Iterator[ModuleType]:
     """The fp8 GEMM of the tests, on a device whose tensor cores cut off."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fp8_arithmetic, "of", lambda _device: TensorCores())
+        patch.setattr(fp8_arithmetic, "of", lambda _device, _arch: TensorCores())
         yield target.load(TARGETS / "fp8_gemm.py", "fp8_gemm")
 
 
@@ -77,7 +78,7 @@ def test_what_a_cuda_core_gives_is_right_too(gemm: ModuleType, usual: Expected) 
 
 
 def test_without_such_tensor_cores_the_same_result_is_wrong(gemm: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fp8_arithmetic, "of", lambda _device: None)
+    monkeypatch.setattr(fp8_arithmetic, "of", lambda _device, _arch: None)
     found = numerics.check([by_tensor_cores(**given(gemm))], expect(gemm))
     assert "max error" in found.problem and not found.yardstick
 
