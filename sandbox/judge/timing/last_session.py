@@ -21,7 +21,7 @@ def run(bench: TargetSession, sides: Mapping[str, Pick], cases: Sequence[str], c
     times, uncompiled = dict[str, dict[str, tuple[float, ...]]](), dict[str, str]()
     with compiled_reference.compiling() if compiled else nullcontext():
         for case in cases:
-            beside = _libraries(bench, case)
+            beside = libraries(bench, case)
             if compiled:
                 function, why = compiled_reference.of(bench, case)
                 beside |= {COMPILED: function} if function else {}
@@ -31,16 +31,17 @@ def run(bench: TargetSession, sides: Mapping[str, Pick], cases: Sequence[str], c
     return Timed(times, uncompiled if compiled else None)
 
 
-def _libraries(bench: TargetSession, case: str) -> dict[str, Library]:
-    """Return the target's own libraries that can run a case on this GPU."""
-    libraries: Mapping[str, Library] = getattr(bench.target, "LIBRARIES", {})
-    return {name: function for name, function in libraries.items() if _works(bench, function, case)}
+def libraries(bench: TargetSession, case: str) -> dict[str, Library]:
+    """Return the target's own libraries that are installed and can run a case on this device."""
+    listed: Mapping[str, Library] = getattr(bench.target, "LIBRARIES", {})
+    return {name: function for name, function in listed.items() if _works(bench, function, case)}
 
 
 def _works(bench: TargetSession, function: Library, case: str) -> bool:
     try:
         function(**bench.inputs(case, 0))
-        torch.cuda.synchronize()
+        if bench.device.type == "cuda":
+            torch.cuda.synchronize()
     except Exception:  # not installed, not for this GPU, or not for this case: each library says it in its own way
         return False
     return True
