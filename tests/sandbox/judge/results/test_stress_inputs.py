@@ -53,6 +53,11 @@ def test_large_numbers_are_beyond_half_precision_and_do_not_count_where_the_type
     assert float(made(drawn, large)["x"].abs().median()) > torch.finfo(torch.float16).max
     assert stress_inputs.make(drawn, lambda: torch.Generator().manual_seed(7), large.of_draw(1)) is None  # y is half
 
+    def masked(generator: torch.Generator) -> dict[str, Any]:
+        return {"x": torch.randn(8, 512, generator=generator), "bias": torch.full((8,), -math.inf)}
+
+    assert float(made(masked, large)["x"].abs().max()) > torch.finfo(torch.float16).max  # that was infinite before
+
 
 def test_outliers_are_few_and_all_else_stays_as_it_is() -> None:
     plain, under_stress = made(drawn, None), made(drawn, NAMED["outliers"])
