@@ -90,7 +90,8 @@ def test_no_answer_tells_of_what_is_held_out(results: dict[str, Any]) -> None:
 
 
 def test_a_client_that_asks_is_told_how_far_it_is(results: dict[str, Any]) -> None:
-    assert any("building the kernel as shipped" in said for said in results["progress"])
+    begins = ("building the kernel as shipped", "checking the kernel")  # the first may last less than a look does
+    assert any(phase in said for said in results["progress"] for phase in begins), results["progress"]
 
 
 def test_the_baselines_name_every_public_case(results: dict[str, Any]) -> None:
