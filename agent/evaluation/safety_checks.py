@@ -51,12 +51,12 @@ def announce(
 ) -> None:
     """Ask at once what a proof asks where nothing is found: a judge elsewhere that nobody waits for takes a round each
     time that something is asked."""
-    gpu, stress = the_gpu(ctx), not sanitized.bundle
+    gpu, stress, cases = the_gpu(ctx), not sanitized.bundle, raced(ctx, candidate, choices)
     own = bundle_ref(ctx.store.contents, bundle_of(candidate))
     raced_bundle = own if stress else bundle_ref(ctx.store.contents, sanitized.bundle)
-    for case, label in raced(ctx, candidate, choices).items():
+    for case, label in cases.items():
         gpu.queue(Race(raced_bundle, case, label, stress=stress, sanitized=None if stress else True), fresh=1)
-    for case, label in list({**raced(ctx, candidate, choices), **choices}.items())[:1]:
+    for case, label in list({**cases, **choices}.items())[:1]:
         if _launched(ctx, bundle_of(candidate), case, label).total() > 1:
             gpu.queue(Idle(case, {case: PlanRef(own, label)}, incumbent.side(ctx, incumbent.SHIPPED)), fresh=1)
     gpu.queue(confirm, fresh=2)

@@ -9,6 +9,7 @@ import math
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pgo_agent.evals.ablation.compare import Difference, differences
@@ -64,7 +65,7 @@ def columns(results: Results) -> list[str]:
 
 def said(d: Difference) -> str:
     """Return a difference as a sentence."""
-    by_target = ", ".join(f"{_short(t)} {math.exp(x):.4f}x" for t, x in d.targets.items())
+    by_target = ", ".join(f"{Path(t).stem} {math.exp(x):.4f}x" for t, x in d.targets.items())
     interval = f"{math.exp(d.mid):.4f}x [{math.exp(d.low):.4f}x, {math.exp(d.high):.4f}x]"
     return f"{d.arm.insight} against {d.base.insight}: {interval} ({d.pairs} pairs; {by_target})"
 
@@ -129,10 +130,6 @@ def _lacks(results: Results) -> Iterator[str]:
 
 def _generations(plan: AblationPlan) -> range:
     return range(1, 1 + (plan.limits.generations or 0))
-
-
-def _short(target: str) -> str:
-    return target.rpartition("/")[2].removesuffix(".py")
 
 
 def _number(x: float | None, form: str = "{:.0f}") -> str:

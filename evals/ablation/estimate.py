@@ -8,6 +8,7 @@ with one, and says so. Nothing here is measured now.
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from pgo_agent.agent.profile.pass_runner import FIRST
 from pgo_agent.agent.run.settings import default_width
@@ -18,7 +19,6 @@ from pgo_agent.evals.runner.folders import RESULTS
 from pgo_agent.sandbox.json_codec import Record
 from rich.table import Table
 
-RECORDED = (*sorted(RESULTS.glob("*-h[12]00.jsonl")), *sorted(RESULTS.parent.glob("field/results/h100*.jsonl")))
 FIRST_CANDIDATE = 10.0  # GPU seconds, where no run is recorded at all: a guess
 
 
@@ -40,12 +40,16 @@ class KernelCost(Record):
 
 def of(plan: AblationPlan, rows: Sequence[Row] | None = None) -> list[KernelCost]:
     """Return what each target will take. `rows`: recorded runs; None: those that ship."""
-    known = load.files(RECORDED).rows if rows is None else rows
+    known = load.files(_recorded()).rows if rows is None else rows
     found = {t: list(_of_kernel(known, t)) for t in plan.targets}
     each = {t: statistics.median(c for c, _ in runs) for t, runs in found.items() if runs}
     usual = statistics.median(each.values()) if each else FIRST_CANDIDATE
     cells = sum(w.arm != LENDER for w in plan.runs) // len(plan.targets)
     return [_cost(plan, t, runs, each.get(t, usual), cells) for t, runs in found.items()]
+
+
+def _recorded() -> list[Path]:
+    return [*sorted(RESULTS.glob("*-h[12]00.jsonl")), *sorted(RESULTS.parent.glob("field/results/h100*.jsonl"))]
 
 
 def _cost(
@@ -72,7 +76,7 @@ def told(costs: Sequence[KernelCost]) -> str:
 
 def _of_kernel(rows: Iterable[Row], target: str) -> Iterable[tuple[float, int]]:
     """GPU seconds of a candidate, and cases, of each recorded run of a kernel."""
-    name = target.rpartition("/")[2].removesuffix(".py")
+    name = Path(target).stem
     for r in rows:
         if r.kernel == name and r.candidates and r.gpu_seconds and not r.failed:
             yield r.gpu_seconds / len(r.candidates), len(r.cases)

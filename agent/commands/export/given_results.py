@@ -10,6 +10,7 @@ import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from pgo_agent.agent.commands.init.scan import is_kernel
 from pgo_agent.agent.kernel_part import Block, blocks
 from pgo_agent.sandbox import parsing
 from pgo_agent.sandbox.errors import UsageFault
@@ -118,7 +119,7 @@ def rewritten(text: str) -> tuple[str, int]:
     how many results it copies. Raises UsageFault where kernel() does not return its results at one place."""
     parts = blocks(text)
     nodes = copy.deepcopy([n for b in parts for n in b.nodes if isinstance(n, ast.FunctionDef)])  # parsed once for all
-    part = _Part({n.name: n for n in nodes if not any("jit" in ast.unparse(d) for d in n.decorator_list)})
+    part = _Part({n.name: n for n in nodes if not is_kernel(n)})
     if LAUNCHER not in part.functions:
         raise UsageFault("kernel() is not written as a function of its own", HINT)
     given = part.functions[LAUNCHER].args

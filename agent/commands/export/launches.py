@@ -15,6 +15,8 @@ from pathlib import Path
 from pgo_agent.agent.commands import origins
 from pgo_agent.agent.commands.export import given_results, standalone
 from pgo_agent.agent.commands.export.chosen import Chosen
+from pgo_agent.agent.commands.init import render
+from pgo_agent.agent.commands.init.scan import is_kernel
 from pgo_agent.agent.kernel_part import Block, blocks, kernel_part, used_by
 from pgo_agent.agent.moves.analysis import merge_kernels
 from pgo_agent.agent.run import target_file
@@ -119,9 +121,7 @@ def _launched(parts: list[Block]) -> str:
 
 
 def _is_kernel(part: Block) -> bool:
-    return any(
-        isinstance(n, ast.FunctionDef) and any("jit" in ast.unparse(d) for d in n.decorator_list) for n in part.nodes
-    )
+    return any(isinstance(n, ast.FunctionDef) and is_kernel(n) for n in part.nodes)
 
 
 def _origin(chosen: Chosen, kernel: str) -> origins.Origin:
@@ -137,8 +137,7 @@ def _module(path: Path) -> str:
     if "site-packages" in path.parts:
         parts = path.parts[path.parts.index("site-packages") + 1 :]
     else:
-        top = next(p for p in path.parents if not (p / "__init__.py").exists())
-        parts = path.relative_to(top).parts
+        parts = (*render.package(path), path.name)
     return ".".join(Path(*parts).with_suffix("").parts).removesuffix(".__init__")
 
 

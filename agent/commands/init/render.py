@@ -150,17 +150,18 @@ def kernel_part(path: Path, needed: Sequence[Block]) -> str:
 def absolute(path: Path, text: str) -> str:
     """Return the text with relative imports made absolute, those inside of functions, too; unchanged when the file is
     in no package."""
-    package = _package(path)
+    inside = package(path)
     for node in ast.walk(parsing.module(text)):
-        if isinstance(node, ast.ImportFrom) and node.level and len(package) >= node.level:
-            base = ".".join([*package[: len(package) - node.level + 1], *([node.module] if node.module else [])])
+        if isinstance(node, ast.ImportFrom) and node.level and len(inside) >= node.level:
+            base = ".".join([*inside[: len(inside) - node.level + 1], *([node.module] if node.module else [])])
             text = re.sub(
                 rf"from\s+{re.escape('.' * node.level + (node.module or ''))}\s+import", f"from {base} import", text
             )
     return text
 
 
-def _package(path: Path) -> list[str]:
+def package(path: Path) -> list[str]:
+    """Return the names of the packages that a file lies in, the outermost first."""
     names, folder = list[str](), path.resolve().parent
     while (folder / "__init__.py").exists():
         names, folder = [folder.name, *names], folder.parent
@@ -171,7 +172,7 @@ def beside(scanned: ScannedFile) -> list[str]:
     """Return modules that are only beside the file: the sandbox does not show them."""
     modules = []
     for node in (inner for b in scanned.needed for n in b.nodes for inner in ast.walk(n)):
-        if isinstance(node, ast.ImportFrom) and node.level and not _package(scanned.path):
+        if isinstance(node, ast.ImportFrom) and node.level and not package(scanned.path):
             modules.append("." * node.level + (node.module or ""))
         names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
         names += [node.module] if isinstance(node, ast.ImportFrom) and node.module and not node.level else []
