@@ -5,7 +5,7 @@ also .sass, the code with the lines of the TTGIR that it comes from, and .live, 
 instruction. With `"only": "read"` MLIR parses and verifies the text and prints it as .ttgir, and nothing is compiled;
 with `"only": "amdgcn"` in/KEY.ttir is compiled for AMD's `target`, which leaves .ttgir, .located and .amdgcn. Each
 kernel gets a forked child with a deadline; what MLIR and ptxas print is caught and handed on as the diagnostic. One
-child then counts the opcodes in the SASS of many finished kernels.
+child then has nvdisasm list the SASS of many finished kernels, of those that cannot be read without it.
 """
 
 import json
@@ -119,7 +119,7 @@ def _assemble(folder: Path, kernel: dict[str, Any], _arch: int) -> None:
 
 
 def _compile(folder: Path, kernel: dict[str, Any], arch: int) -> None:
-    from pgo_agent.sandbox.compiler import backend_stages, nvdisasm, static
+    from pgo_agent.sandbox.compiler import backend_stages, nvdisasm, sass_mix, static
     from triton import knobs
 
     started, key, out = time.monotonic(), kernel["key"], folder / "out"
@@ -140,8 +140,12 @@ def _compile(folder: Path, kernel: dict[str, Any], arch: int) -> None:
         facts |= {"scopes": built.scopes}
     elif plain:
         facts |= static.from_ttgir(source.read_text())
+    mix = sass_mix.of_words(built.cubin, arch) if plain else None
+    if mix:
+        facts |= {"sass": mix}
     seconds = round(time.monotonic() - started, 3)
-    _answer(folder, key, {"metadata": built.metadata, "static": facts, "seconds": seconds}, UNLISTED if plain else DONE)
+    answer = {"metadata": built.metadata, "static": facts, "seconds": seconds}
+    _answer(folder, key, answer, DONE if mix or not plain else UNLISTED)
 
 
 def _list(folder: Path, keys: Sequence[str], arch: int) -> None:

@@ -1,10 +1,12 @@
 """What the SASS of builds is made of: how often each opcode stands in it, and the loop that does the tensor work.
 
-nvdisasm spends half a second on its tables before it reads a kernel, and then some 20 ms on a thousand instructions. So
-the code of many kernels is laid end to end and disassembled as one image (`--binary`, in 12.8 to 13.1), which prints
-branches with their addresses. Nothing here is a measurement of time.
+That is read from the words of the code (`sass_words.py`). nvdisasm is asked of kernels with an instruction that is not
+known there: it spends a quarter of a second of a core on its tables before it reads a kernel, so the code of many is
+laid end to end and disassembled as one image (`--binary`, in 12.8 to 13.1), which prints branches with their addresses.
+Nothing here is a measurement of time.
 """
 
+import math
 import re
 import tempfile
 from collections import Counter
@@ -12,12 +14,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pgo_agent.sandbox.bundle import elf
-from pgo_agent.sandbox.compiler import nvidia_tools
+from pgo_agent.sandbox.compiler import nvidia_tools, sass_words
+from pgo_agent.sandbox.compiler.sass_words import WORD, Instruction
 from pgo_agent.sandbox.json_codec import JsonObject
 
 _INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]+)\*/\s+(.*)$", re.M)
 _OPCODE = re.compile(r"(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_]*)")
-_BRANCH = re.compile(r"\bBRA\b.*\b0x([0-9a-f]+)\s*;")
+_BRANCH = re.compile(r"\bBRA\b.*?\b0x([0-9a-f]+)\b")  # for 12.0 it says more behind it
 _GROUP_MMA = re.compile(r"\b[HQ]GMMA\.(\d+)x(\d+)x(\d+)\b")  # of a warpgroup
 _WARP_MMA = re.compile(r"\bHMMA\.(16)(8)(8|16)\b")  # of a warp
 OPCODES = (
@@ -44,12 +47,20 @@ OPCODES = (
     "SYNCS",
     "SHFL",
 )
-Line = tuple[int, str]  # address in the image, and the instruction
+
+
+def of_words(cubin: bytes, arch: int) -> JsonObject | None:
+    """Return what `mixes` does of one kernel; None where nvdisasm must be asked.
+
+    Raises BadBundle for what is no cubin.
+    """
+    read = sass_words.read(b"".join(elf.code(cubin)), arch)
+    return None if read is None else _mix(read)
 
 
 def mixes(cubins: Sequence[Path], arch: int, nvdisasm: str) -> list[JsonObject]:
     """Return for each cubin how often each opcode of interest stands in it, the number of instructions, and the hottest
-    loop.
+    loop, as nvdisasm reads it.
 
     Where nvdisasm refuses the image of several, each is disassembled by itself: what it then refuses has none.
     """
@@ -57,10 +68,10 @@ def mixes(cubins: Sequence[Path], arch: int, nvdisasm: str) -> list[JsonObject]:
     listed = _listed(codes, arch, nvdisasm)
     if len(codes) > 1 and not all(listed):
         listed = [_listed([code], arch, nvdisasm)[0] for code in codes]
-    return [_mix(lines) for lines in listed]
+    return [_mix(read) for read in listed]
 
 
-def _listed(codes: Sequence[bytes], arch: int, nvdisasm: str) -> list[list[Line]]:
+def _listed(codes: Sequence[bytes], arch: int, nvdisasm: str) -> list[list[Instruction]]:
     """Return the instructions of each, from one run of the tool; none for any where it stopped before the last of
     them."""
     with tempfile.NamedTemporaryFile(suffix=".bin") as image:
@@ -71,7 +82,7 @@ def _listed(codes: Sequence[bytes], arch: int, nvdisasm: str) -> list[list[Line]
     result, start = [], 0
     for code in codes:
         end = start + len(code)
-        result.append([line for line in lines if start <= line[0] < end])
+        result.append([_instruction(text, start) for at, text in lines if start <= at < end])
         start = end
     return result
 
@@ -80,37 +91,41 @@ def _name(arch: int) -> str:
     return f"SM{arch}" if arch < 90 else f"SM{arch}a"
 
 
-def _mix(lines: Sequence[Line]) -> JsonObject:
-    count = _opcodes(lines)
-    return {op: count[op] for op in OPCODES if count[op]} | {"all": sum(count.values()), "loop": hot_loop(lines)}
+def _instruction(text: str, start: int) -> Instruction:
+    """Return what a line says of an instruction of the kernel whose code begins at `start`."""
+    opcode, branch = _OPCODE.match(text), _BRANCH.search(text)
+    shape = _GROUP_MMA.search(text) or _WARP_MMA.search(text)
+    return Instruction(
+        opcode[1] if opcode else "",
+        (int(branch[1], 16) - start) // WORD if branch else None,
+        2 * math.prod(map(int, shape.groups())) if shape else 0,
+    )
 
 
-def _opcodes(lines: Sequence[Line]) -> Counter[str]:
-    return Counter(m[1] for _, text in lines if (m := _OPCODE.match(text)))
+def _mix(read: Sequence[Instruction]) -> JsonObject:
+    count = _opcodes(read)
+    return {op: count[op] for op in OPCODES if count[op]} | {"all": len(read), "loop": hot_loop(read)}
 
 
-def hot_loop(lines: Sequence[Line]) -> dict[str, int]:
+def _opcodes(read: Sequence[Instruction]) -> Counter[str]:
+    return Counter(instruction.opcode for instruction in read)
+
+
+def hot_loop(read: Sequence[Instruction]) -> dict[str, int]:
     """Return the loop that does most tensor work for each instruction issued, of one warp (or warpgroup, for HGMMA).
 
     Loops are backward branches. Gives instructions, tensor flops, MUFU and barriers of one iteration; {} without loop.
     """
-    index = {address: i for i, (address, _) in enumerate(lines)}
-    loops = [
-        lines[begin : i + 1]
-        for i, (_, text) in enumerate(lines)
-        if (m := _BRANCH.search(text)) and (begin := index.get(int(m[1], 16), i)) < i
-    ]
-    profiles = [_profile(body) for body in loops]
+    ends = [(begin, end) for end, (_, begin, _) in enumerate(read) if begin is not None and 0 <= begin < end]
+    profiles = [_profile(read[begin : end + 1]) for begin, end in ends]
     return max(profiles, key=lambda p: (p["tensor_flops"] / p["all"], p["all"]), default={})
 
 
-def _profile(body: Sequence[Line]) -> dict[str, int]:
-    count, text = _opcodes(body), "\n".join(text for _, text in body)
-    flops = sum(2 * int(m) * int(n) * int(k) for m, n, k in _GROUP_MMA.findall(text))
-    flops += sum(2 * int(m) * int(n) * int(k) for m, n, k in _WARP_MMA.findall(text))
+def _profile(body: Sequence[Instruction]) -> dict[str, int]:
+    count = _opcodes(body)
     return {
-        "all": max(sum(count.values()), 1),
-        "tensor_flops": flops,
+        "all": len(body),
+        "tensor_flops": sum(instruction.flops for instruction in body),
         "mufu": count["MUFU"],
         "barriers": count["BAR"] + count["SYNCS"],
     }

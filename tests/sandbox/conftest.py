@@ -60,15 +60,18 @@ def h200_limits() -> validate.Limits:
 
 
 @pytest.fixture
-def ptxas(tmp_path: Path) -> Callable[[str], bytes]:
-    """Assembles the body of a PTX file for sm_90."""
+def ptxas(tmp_path: Path) -> Callable[..., bytes]:
+    """Assembles the body of a PTX file, for sm_90 or another."""
     triton = pytest.importorskip("triton", reason="needs the ptxas that comes with Triton")
-    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "ptxas"
+    tools = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 
-    def assemble(body: str) -> bytes:
+    def assemble(body: str, arch: str = "sm_90") -> bytes:
         source, image = tmp_path / "kernel.ptx", tmp_path / "kernel.cubin"
-        source.write_text(f".version 8.0\n.target sm_90\n.address_size 64\n{body}")
-        subprocess.run([tool, "-arch=sm_90", source, "-o", image], check=True, timeout=60)
+        blackwell = int(arch[3:].rstrip("a")) >= 100
+        version = "8.7" if blackwell else "8.0"
+        source.write_text(f".version {version}\n.target {arch}\n.address_size 64\n{body}")
+        tool = tools / ("ptxas-blackwell" if blackwell else "ptxas")
+        subprocess.run([tool, f"-arch={arch}", source, "-o", image], check=True, timeout=60)
         return image.read_bytes()
 
     return assemble

@@ -236,26 +236,36 @@ def kill_once(victim: str, killed: list[int], ended: threading.Event) -> None:
         time.sleep(0.001)
 
 
-@pytest.mark.parametrize("victim", ["compiler", "child", "ptxas", "nvdisasm"])
-def test_a_compiler_that_somebody_kills_is_started_again(victim: str, product: Made, tmp_path: Path) -> None:
+def compiled_while_one_is_killed(victim: str, ttgir: bytes, folder: Path, **options: bool) -> ContentStore:
     killed: list[int] = []
     for attempt in range(20):  # a tool lives for some milliseconds: the killer may come too late
-        ended, contents = threading.Event(), ContentStore(tmp_path / str(attempt))
+        ended, contents = threading.Event(), ContentStore(folder / str(attempt))
         thread = threading.Thread(target=kill_once, args=(victim, killed, ended))
         thread.start()
         trace_and_compile.compile_missing(
-            box.choose(), contents, devices.find("h200"), {"good": product.ttgir}, {"good": {}}, 1
+            box.choose(), contents, devices.find("h200"), {"good": ttgir}, {"good": options}, 1
         )
         ended.set()
         thread.join()
         if killed:
             break
     assert killed
-    build = contents.build("good") or {}
+    return contents
+
+
+@pytest.mark.parametrize("victim", ["compiler", "child", "ptxas"])
+def test_a_compiler_that_somebody_kills_is_started_again(victim: str, product: Made, tmp_path: Path) -> None:
+    build = compiled_while_one_is_killed(victim, product.ttgir, tmp_path).build("good") or {}
     assert build.get("code_id") in product.built.codes.values(), build
     (key,) = (k for k, code in product.built.codes.items() if code == build["code_id"])
     told = {n: build["kernel"][n] for n in ("name", "num_warps")}
     assert build["static"] | told == product.built.statics[key]
+
+
+def test_listings_whose_tool_somebody_kills_are_made_again(product: Made, tmp_path: Path) -> None:
+    contents = compiled_while_one_is_killed("nvdisasm", product.ttgir, tmp_path, lines=True)
+    files = (contents.build("good") or {})["kernel"]["files"]
+    assert all(contents.get(files[name], name) for name in trace_and_compile.LISTED)
 
 
 def test_a_compiler_that_is_always_killed_is_a_fault_and_leaves_no_diagnostic(product: Made, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The SASS of several kernels is read in one run of nvdisasm, and each is said to hold what it holds by itself."""
+"""What SASS is made of is read from its words as nvdisasm lists it, which is asked of several kernels at once."""
 
 import json
 from collections.abc import Callable
@@ -32,7 +32,32 @@ ENTRY = """
     ret;
 }}
 """
-Assemble = Callable[[str], bytes]
+REGISTERS = """
+    .reg .pred %p<2>; .reg .b32 %r<9>; .reg .f32 %f<9>; .reg .b64 %rd<9>;
+    ld.param.u64 %rd1, [p]; mov.u32 %r1, 0;
+"""
+TENSOR = f"""
+.visible .entry kernel(.param .u64 p)
+{{{{
+    {REGISTERS}
+again:
+    .pragma "nounroll";
+    {{body}}
+    ex2.approx.f32 %f0, %f0;
+    bar.sync 0;
+    add.u32 %r1, %r1, 1;
+    setp.lt.u32 %p1, %r1, 1000;
+    @%p1 bra again;
+    st.global.f32 [%rd1], %f0; st.global.f32 [%rd1+4], %f1;
+    ret;
+}}}}
+"""
+WARP = "mma.sync.aligned.m16n8k{k}.row.col.f32.{type}.{type}.f32 {{%f0,%f1,%f2,%f3}}, {a}, {b}, {{%f0,%f1,%f2,%f3}};"
+GROUP = (
+    "wgmma.fence.sync.aligned; wgmma.mma_async.sync.aligned.m64n8k{k}.f32.{type}.{type} {{%f0,%f1,%f2,%f3}}, %rd2,"
+    " %rd3, 1, 1, 1{turned}; wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;"
+)
+Assemble = Callable[..., bytes]
 
 
 @pytest.fixture
@@ -45,6 +70,45 @@ def cubins(tmp_path: Path, ptxas: Assemble) -> list[Path]:
 
 def mixes(files: list[Path]) -> list[dict[str, object]]:
     return sass_mix.mixes(files, 90, knobs.nvidia.nvdisasm.path)
+
+
+def test_the_words_of_a_kernel_say_what_nvdisasm_lists(cubins: list[Path]) -> None:
+    assert [sass_mix.of_words(file.read_bytes(), 90) for file in cubins] == mixes(cubins)
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_89", "sm_90", "sm_100a", "sm_120a"])
+def test_the_loop_of_a_product_by_warps_is_the_one_that_nvdisasm_lists(
+    arch: str, ptxas: Assemble, tmp_path: Path
+) -> None:
+    number, files = int(arch[3:].rstrip("a")), []
+    for type_, k, registers in (("f16", 16, 2), ("bf16", 16, 2), ("bf16", 8, 1), ("tf32", 8, 2)):
+        a, b = (f"{{{', '.join(f'%r{2 + n}' for n in range(count))}}}" for count in (2 * registers, registers))
+        files.append(tmp_path / f"{type_}{k}.cubin")
+        files[-1].write_bytes(ptxas(TENSOR.format(body=WARP.format(k=k, type=type_, a=a, b=b)), arch))
+    listed = sass_mix.mixes(files, number, knobs.nvidia.nvdisasm.path)
+    assert [sass_mix.of_words(file.read_bytes(), number) for file in files] == listed
+    assert [mix["loop"]["tensor_flops"] for mix in listed] == [2 * 16 * 8 * k for k in (16, 16, 8, 8)]
+
+
+def test_the_loop_of_a_product_by_warpgroups_is_the_one_that_nvdisasm_lists(ptxas: Assemble, tmp_path: Path) -> None:
+    files = []
+    for type_, k in (("f16", 16), ("bf16", 16), ("tf32", 8)):
+        files.append(tmp_path / f"{type_}.cubin")
+        body = GROUP.format(k=k, type=type_, turned="" if type_ == "tf32" else ", 0, 0")
+        files[-1].write_bytes(ptxas(TENSOR.format(body=body), "sm_90a"))
+    listed = mixes(files)
+    assert [sass_mix.of_words(file.read_bytes(), 90) for file in files] == listed
+    assert [mix["loop"]["tensor_flops"] for mix in listed] == [2 * 64 * 8 * k for k in (16, 16, 8)]
+
+
+@pytest.mark.parametrize("opcode", [0xFFF, 0x1FFF])
+def test_a_kernel_with_a_word_that_is_not_known_is_left_to_nvdisasm(cubins: list[Path], opcode: int) -> None:
+    image = bytearray(cubins[0].read_bytes())
+    code = next(s.data for s in elf.sections(bytes(image)) if s.name.startswith(".text."))
+    word = int.from_bytes(code[:16], "little") & ~(0xFFF | 1 << 91) | opcode & 0xFFF | (opcode >> 12) << 91
+    at = image.index(code)
+    image[at : at + 16] = word.to_bytes(16, "little")
+    assert sass_mix.of_words(bytes(image), 90) is None
 
 
 def test_several_kernels_at_once_hold_what_each_holds_by_itself(cubins: list[Path]) -> None:
