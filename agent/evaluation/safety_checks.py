@@ -5,13 +5,11 @@ configurations) -> Evidence. If a sanitizer cannot run, a stress run leaves `und
 """
 
 import re
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from pathlib import Path
 
 from pgo_agent.agent.run import incumbent
 from pgo_agent.agent.run.context import Context
@@ -28,6 +26,7 @@ from pgo_agent.sandbox.judge.pool import GpuPool
 from pgo_agent.sandbox.judge.questions import Confirm, Idle, Numerics, Race
 from pgo_agent.sandbox.judge.references import PlanRef, bundle_ref
 from pgo_agent.sandbox.judge.results import memcheck
+from pgo_agent.sandbox.temporary_folders import temporary_folder
 
 TRAPPED = "an illegal instruction was encountered"  # what the driver says of a trap
 WORDLESS = "stopped the kernel, and could not say why"
@@ -168,9 +167,9 @@ def memchecked(ctx: Context, candidate: Candidate, choices: Mapping[str, str]) -
     started, bundle, local = time.monotonic(), bundle_ref(ctx.store.contents, bundle_of(candidate)), the_gpu(ctx)
     if not isinstance(local, GpuJudge | GpuPool) or not local.here:
         return Evidence("memcheck", Verdict.UNDECIDED, plain("it runs on the GPU's own machine alone"))
-    with local.turn() as gpu, local.occupied(), tempfile.TemporaryDirectory() as folder:
+    with local.turn() as gpu, local.occupied(), temporary_folder("sanitizer") as folder:
         assert isinstance(gpu, GpuJudge)
-        log = Path(folder) / "log"
+        log = folder / "log"
         judge = replace(gpu, under=(*memcheck.command(), "--log-file", str(log)))
         try:
             for case, label in raced(ctx, candidate, choices).items():

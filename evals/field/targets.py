@@ -8,7 +8,6 @@ import json
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from pgo_agent.evals.field import merge
 from pgo_agent.evals.field.suite import HINT, PROGRAMS, RUNNERS, FieldKernel
 from pgo_agent.sandbox.isolation import lending
 from pgo_agent.sandbox.json_codec import JsonObject
+from pgo_agent.sandbox.temporary_folders import temporary_folder
 
 SECONDS = 900.0  # of one command
 
@@ -48,8 +48,7 @@ def make(kernel: FieldKernel, folder: Path, check: bool, settings: RunSettings) 
     file = folder / f"{kernel.name}.py"
     if not kernel.version:
         return FieldTarget(kernel.name, kernel.package, "", False, 0, False, 0.0, "", f"not installed: {HINT}", 0.0)
-    with tempfile.TemporaryDirectory(prefix="pgo-field-") as name:
-        place = Path(name)
+    with temporary_folder("field") as place:
         program = shutil.copy(PROGRAMS / kernel.program, place)
         launcher = ["--launcher", kernel.launcher] if kernel.launcher else []
         options = ["-o", str(file), "--force", *launcher, *_sandbox(settings)]

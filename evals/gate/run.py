@@ -7,7 +7,6 @@ Relies on `entries.py`; `report.py` is the command: it counts, prints and record
 """
 
 import os
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -40,6 +39,7 @@ from pgo_agent.sandbox.json_codec import JsonObject
 from pgo_agent.sandbox.judge.gpu_judge import visible_gpu
 from pgo_agent.sandbox.judge.machine import Environment
 from pgo_agent.sandbox.target import Target
+from pgo_agent.sandbox.temporary_folders import temporary_folder
 from pgo_agent.sandbox.threads import threads
 
 Say = Callable[[str], None]
@@ -116,10 +116,10 @@ def run(
         with turn:
             report(outcome)
 
-    with tempfile.TemporaryDirectory(prefix="pgo-gate-") as place:
+    with temporary_folder("gate") as place:
 
         def one(name: str) -> list[Outcome]:
-            folder = Path(place) / name
+            folder = place / name
             folder.mkdir()
             return of_target(name, by_target[name], run_settings, folder, corpus, say, told)
 

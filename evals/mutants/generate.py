@@ -5,7 +5,6 @@ the TTGIR that a target builds. Nothing here runs a kernel; the TTGIR comes from
 """
 
 import hashlib
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,6 +18,7 @@ from pgo_agent.evals.mutants import source, ttgir
 from pgo_agent.evals.mutants.edits import Change
 from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.errors import UsageFault
+from pgo_agent.sandbox.temporary_folders import temporary_folder
 
 OWN = Path(__file__).parent  # its folder `targets` holds small targets
 TTGIR = ("gemm", "fa_fwd", "attention_specialized")  # targets whose TTGIR is changed, too
@@ -84,9 +84,9 @@ def bases(part: str | None, settings: RunSettings) -> list[Base]:
     def named(name: str, target: str) -> bool:
         return name == name_part if alone else name_part in name or name_part == target
 
-    with tempfile.TemporaryDirectory(prefix="pgo-mutants-") as place:
-        result = [*targets(Path(place), named), *honest(Path(place), named)]
-        result += [_ttgir(t, Path(place), settings) for t in TTGIR if named(f"ttgir/{t}", t)]
+    with temporary_folder("mutants") as place:
+        result = [*targets(place, named), *honest(place, named)]
+        result += [_ttgir(t, place, settings) for t in TTGIR if named(f"ttgir/{t}", t)]
     if not result:
         raise UsageFault(f"nothing that is mutated is called {part}", "give a part of a name, or a target")
     return result

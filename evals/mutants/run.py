@@ -6,9 +6,7 @@ its base, has its bits compared with those of its base (`bits.py`), which decide
 """
 
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from threading import Lock
 
 from pgo_agent.agent.exit_codes import FAULTY
@@ -22,6 +20,7 @@ from pgo_agent.evals.mutants.results import Results, Row, row
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.json_codec import JsonObject
+from pgo_agent.sandbox.temporary_folders import temporary_folder
 from pgo_agent.sandbox.threads import threads
 
 PORTION = 16  # mutants of a run: without a GPU, what a run that is killed loses
@@ -72,9 +71,9 @@ def _judge(portion: Sequence[Mutant], settings: RunSettings, results: Results, s
         else:
             waiting.append(o)
 
-    with tempfile.TemporaryDirectory(prefix="pgo-mutants-") as place:
+    with temporary_folder("mutants") as place:
         entries = [m.entry for m in portion]
-        gate.of_target(base.target, entries, settings, Path(place), base.corpus, say, heard)
+        gate.of_target(base.target, entries, settings, place, base.corpus, say, heard)
     plans = {m.base.name: row(m, o)["plans"] for o in waiting if (m := by_entry[_name(o)]).change is None}
     for o in waiting:
         m = by_entry[_name(o)]
@@ -91,6 +90,6 @@ def _compared(m: Mutant, o: Outcome, plans: str | None, settings: RunSettings) -
     open_ = o.verdict in (*FAULTY, Verdict.BUILT) or m.change is None or m.base.suffix != ".py"
     if open_ or (plans and row(m, o)["plans"] == plans):
         return None
-    with tempfile.TemporaryDirectory(prefix="pgo-bits-") as place:
-        target = corpora.place(m.base.target, Path(place), m.base.corpus)
-        return bits.compare(target.path, m.base.text, m.text, settings, Path(place))
+    with temporary_folder("mutants") as place:
+        target = corpora.place(m.base.target, place, m.base.corpus)
+        return bits.compare(target.path, m.base.text, m.text, settings, place)

@@ -6,7 +6,6 @@ and nothing is measured.
 
 import json
 import shutil
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -18,6 +17,7 @@ from pgo_agent.evals.field.targets import last_words, run_command
 from pgo_agent.sandbox import json_codec
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.json_codec import JsonObject
+from pgo_agent.sandbox.temporary_folders import temporary_folder
 
 FOLDER = Path(__file__).parent
 RESULTS = FOLDER / "results.jsonl"
@@ -58,8 +58,8 @@ def problems(names: Sequence[str]) -> list[Path]:
 def rows(files: Sequence[Path], sandbox: str) -> Iterator[ProblemRow]:
     """Yield the row of each problem."""
     for file in files:
-        with tempfile.TemporaryDirectory(prefix="pgo-problem-") as name:
-            yield _row(file, Path(name), ["--sandbox", sandbox])
+        with temporary_folder("problem") as name:
+            yield _row(file, name, ["--sandbox", sandbox])
 
 
 def _row(file: Path, place: Path, options: Sequence[str]) -> ProblemRow:

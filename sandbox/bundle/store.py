@@ -10,7 +10,6 @@ import errno
 import hashlib
 import json
 import os
-import subprocess
 import tempfile
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,6 +20,7 @@ from typing import Any
 from pgo_agent.sandbox.bundle.documents import BuildDocument, KernelDocument, Manifest
 from pgo_agent.sandbox.errors import EnvironmentFault
 from pgo_agent.sandbox.json_codec import JsonObject
+from pgo_agent.sandbox.temporary_folders import remove
 
 ROOM = 64 << 20  # bytes that a disk must have free for a failure on it to mean anything
 PASSES = "passes"  # folder of what the profiler's passes gave
@@ -214,12 +214,6 @@ def _read(path: Path, digest: str) -> bytes:
     if _hash(data) != digest:
         raise EnvironmentFault(f"{path} is damaged", again)
     return data
-
-
-def remove(path: Path) -> None:
-    """Remove a folder that a boxed process may have written to."""
-    # rm, because what a boxed process nests may be deeper than Python's stack
-    subprocess.run(["rm", "-rf", str(path)], check=False, stderr=subprocess.DEVNULL)
 
 
 def _disk(path: Path, error: OSError) -> EnvironmentFault:

@@ -30,6 +30,7 @@ from pgo_agent.sandbox.bundle.store import room
 from pgo_agent.sandbox.errors import EnvironmentFault, Killed, UsageFault
 from pgo_agent.sandbox.isolation import bubblewrap, forkserver, process
 from pgo_agent.sandbox.isolation.process import Ran
+from pgo_agent.sandbox.temporary_folders import temporary_folder
 
 KINDS = ("bubblewrap", "landlock", "none")
 INTERPRETER = "pgo_agent.sandbox.interpreter"
@@ -155,16 +156,13 @@ def problem_with(kind: str, python: str = sys.executable) -> str:
         return ""
     if kind == "bubblewrap" and not shutil.which("bwrap"):
         return "bubblewrap is not installed (Debian, Ubuntu: apt-get install bubblewrap)"
-    import tempfile
-
     for _ in range(ATTEMPTS):
-        with tempfile.TemporaryDirectory(prefix="pgo-probe-") as name:
-            folder = Path(name)
+        with temporary_folder("probe") as folder:
             ran = Box(kind, python).run("pgo_agent.sandbox.isolation.probe", folder, 30)
             fine = ran.code == 0 and (folder / "out" / "probe").is_file()
         if fine:
             return ""
-        room(Path(tempfile.gettempdir()))
+        room(folder.parent)
         if not ran.killed:  # that would say nothing about the box
             return ran.output.strip()[-300:] or f"exit status {ran.code}"
     raise killed("probing")

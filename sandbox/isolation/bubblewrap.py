@@ -1,15 +1,14 @@
 """What a boxed process can see: the interpreter, its libraries, our sandbox package and one folder."""
 
-import atexit
 import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from functools import cache
 from pathlib import Path
 
 from pgo_agent.sandbox.errors import UsageFault
+from pgo_agent.sandbox.temporary_folders import folder_of_process
 
 NOBODY = 65534
 PACKAGE = Path(__file__).parents[1]
@@ -121,9 +120,8 @@ def _link_or_bind(path: Path) -> list[str]:
 @cache
 def import_root() -> Path:
     """Return a folder from which `pgo_agent.sandbox`, and nothing else of ours, can be imported."""
-    root = Path(tempfile.mkdtemp(prefix="pgo-import-"))
+    root = folder_of_process("import")
     (root / "pgo_agent").mkdir()
     (root / "pgo_agent" / "sandbox").symlink_to(PACKAGE)
     root.chmod(0o755)
-    atexit.register(shutil.rmtree, root, ignore_errors=True)
     return root

@@ -18,8 +18,9 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from pgo_agent.sandbox.bundle.store import cannot_write, remove
+from pgo_agent.sandbox.bundle.store import cannot_write
 from pgo_agent.sandbox.isolation import bubblewrap, forkserver, rlimits, seccomp
+from pgo_agent.sandbox.temporary_folders import remove
 
 POLL_SECONDS = 0.1  # a disk takes some 0.2 GB in that time
 LEAST_FREE = 1 << 30  # bytes that a boxed process must leave on the disk; half of what was free, where that is less

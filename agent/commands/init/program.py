@@ -7,7 +7,6 @@ the box. Relies on `sandbox/tracer/user_program.py`, which runs inside; its answ
 import json
 import re
 import shlex
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from pgo_agent.sandbox import json_codec
 from pgo_agent.sandbox.bundle import validate
 from pgo_agent.sandbox.errors import BadBundle, UsageFault
 from pgo_agent.sandbox.isolation.box import Box, Ran
+from pgo_agent.sandbox.temporary_folders import temporary_folder
 
 SECONDS = 300.0
 MOST_FILES, MOST_BYTES = 3000, 64 << 20
@@ -57,8 +57,7 @@ def watch(box: Box, device: str, program: Program, file: Path, launcher: str) ->
     here, installed = Path.cwd().resolve(), "site-packages" in file.parts
     root = repository(here / "_") if installed else repository(file)
     base = root if here.is_relative_to(root) else here if root.is_relative_to(here) else root
-    with tempfile.TemporaryDirectory(prefix="pgo-init-") as name:
-        folder = Path(name)
+    with temporary_folder("init") as folder:
         (folder / "out").mkdir()
         _copy(base, folder / "repo")
         inside = f"repo/{file.resolve().relative_to(base)}" if not installed else str(file.resolve())
@@ -97,8 +96,7 @@ def _nothing(seen: Seen, file: Path, ran: Ran) -> UsageFault:
 
 def error_of(box: Box, device: str, statements: str, file: Path) -> str:
     """Run statements that use what a file defines, on stand-in tensors; return the error that ended them, if any."""
-    with tempfile.TemporaryDirectory(prefix="pgo-init-") as name:
-        folder = Path(name)
+    with temporary_folder("init") as folder:
         (folder / "out").mkdir()
         (folder / "tried.py").write_text(file.read_text(encoding="utf-8"))
         request = {"device": device, "watched": ["tried.py"], "packages": [], "launcher": "", "cwd": "."}

@@ -4,7 +4,6 @@ It tells problems from files with kernels by what they define. The problem itsel
 runs in the box alone.
 """
 
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.bundle.torch_ops import OPS
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.isolation import box
+from pgo_agent.sandbox.temporary_folders import temporary_folder
 
 SAID = 300  # characters of an error
 # Operators that a model calls here in place of one kernel which PyTorch has on a GPU: as a baseline they would be slow.
@@ -104,8 +104,8 @@ def _definition(
 def _unheld(inside: box.Box, device: devices.Device, to: Path) -> str:
     """Return why the launcher of a target cannot be recorded as a plan; empty where it can."""
     subject = target.read(to)
-    with tempfile.TemporaryDirectory(prefix="pgo-init-") as folder:
-        found = trace(inside, ContentStore(Path(folder)), subject, device, subject.source, {"SMALL": None}, 1)
+    with temporary_folder("problem") as folder:
+        found = trace(inside, ContentStore(folder), subject, device, subject.source, {"SMALL": None}, 1)
     if "error" in found:
         return str(found["error"]["message"])
     entries = [e for by_case in found["traced"].get("SMALL", {}).values() for e in by_case]

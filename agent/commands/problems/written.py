@@ -6,11 +6,9 @@ them, so kernel and reference have the same. What the answer says is checked bef
 
 import json
 import keyword
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
-from pathlib import Path
 
 from pgo_agent.agent.commands.init import render
 from pgo_agent.agent.commands.problems.kernelbench import Problem
@@ -20,6 +18,7 @@ from pgo_agent.sandbox.bundle import validate
 from pgo_agent.sandbox.errors import BadBundle, UsageFault
 from pgo_agent.sandbox.interpreter.as_shipped import HELD_OUT_BYTES, HELD_OUT_FLOPS
 from pgo_agent.sandbox.isolation.box import Box
+from pgo_agent.sandbox.temporary_folders import temporary_folder
 
 SECONDS = 120.0
 LONG = 0.05  # of the most work for the interpreter: kernels walk through long rows a few elements at a time
@@ -60,8 +59,7 @@ def look(box: Box, problem: Problem) -> Looked:
         "ladders": ladders(problem.sizes, problem.init.sizes),
         "rows": [ROWS_CASE, LAST_CASE],
     }
-    with tempfile.TemporaryDirectory(prefix="pgo-init-") as name:
-        folder = Path(name)
+    with temporary_folder("problem") as folder:
         (folder / "out").mkdir()
         (folder / "problem.py").write_text(problem.text, encoding="utf-8")
         (folder / "request.json").write_text(json.dumps(request))

@@ -5,7 +5,6 @@ user's is changed: the program's own processes load the other file. It runs with
 """
 
 import shlex
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from pgo_agent.agent.run.record.store import Store
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.json_codec import JsonObject
+from pgo_agent.sandbox.temporary_folders import temporary_folder
 
 
 @dataclass(frozen=True)
@@ -69,10 +69,10 @@ def prove(
     def note(turn: int, side: str, seconds: float) -> None:
         tell(f"turn {turn + 1} of {count}, {side} the patch: {seconds:.4g} s")
 
-    with tempfile.TemporaryDirectory(prefix="pgo-patch-") as name:
+    with temporary_folder("patch") as name:
         files = dict[str, str]()
         for i, (path, text) in enumerate(patch.files.items()):
-            new = Path(name) / str(i) / Path(path).name
+            new = name / str(i) / Path(path).name
             new.parent.mkdir()
             new.write_text(text, encoding="utf-8")
             files[path] = str(new)

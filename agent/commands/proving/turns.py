@@ -9,7 +9,6 @@ import os
 import shutil
 import statistics
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from pathlib import Path
 from pgo_agent.sandbox import json_codec, user_script
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 from pgo_agent.sandbox.json_codec import JsonObject, Record
+from pgo_agent.sandbox.temporary_folders import temporary_folder
 
 COMPARES = Path(user_script.__file__).with_name("compare_outputs.py")  # which imports torch
 ORDER = ("without", "with", "with", "without")
@@ -125,14 +125,14 @@ def all_turns(
     differ from those of the first process, and the side of each of those. `tell`: is told of each process. Raises what
     `run` raises."""
     result, sides, kept = list[dict[str, list[Answer]]](), list[str](), list[Path]()
-    with tempfile.TemporaryDirectory(prefix="pgo-prove-") as name:
+    with temporary_folder("prove") as name:
         began = time.monotonic()
         for turn in range(turns):
             if turn and (time.monotonic() - began) * (turn + 1) / turn > seconds:  # another one as long does not fit
                 break
             by_side: dict[str, list[Answer]] = {"without": [], "with": []}
             for side in ORDER:
-                folder = Path(name) / f"{turn}-{side}-{len(by_side[side])}"
+                folder = name / f"{turn}-{side}-{len(by_side[side])}"
                 answer = run(program, changes if side == "with" else Changes(), folder, seconds)
                 by_side[side].append(answer)
                 if turn == 0:

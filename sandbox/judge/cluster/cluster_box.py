@@ -6,7 +6,6 @@ meanwhile is a process that somebody killed: callers begin it again. Nothing of 
 """
 
 import importlib.metadata
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.isolation.box import Box, Ran
+from pgo_agent.sandbox.temporary_folders import temporary_folder
 
 LOST = Ran(-9, "its host is gone", timed_out=False, seconds=0.0)
 GRACE = 120.0  # seconds for a place on a host, and the way there
@@ -71,8 +71,7 @@ def run(asked: Boxed) -> dict[str, Any]:
         return {"unfit": "it has no sandbox"}
     if triton != asked.triton:
         return {"unfit": f"it has Triton {triton}"}
-    with tempfile.TemporaryDirectory(prefix="pgo-box-") as name:
-        folder = Path(name)
+    with temporary_folder("box") as folder:
         for place, data in asked.files.items():
             (folder / place).parent.mkdir(parents=True, exist_ok=True)
             (folder / place).write_bytes(data)

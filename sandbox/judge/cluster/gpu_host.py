@@ -10,10 +10,8 @@ import json
 import os
 import socket
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 
 from pgo_agent.sandbox.bundle.documents import Manifest
 from pgo_agent.sandbox.bundle.store import ContentStore
@@ -25,6 +23,7 @@ from pgo_agent.sandbox.judge.gpu_lock import GpuLock, folder
 from pgo_agent.sandbox.judge.gpus import Gpu
 from pgo_agent.sandbox.judge.machine import NOWHERE
 from pgo_agent.sandbox.target import Target
+from pgo_agent.sandbox.temporary_folders import folder_of_process
 
 KINDS = (NoStart, TargetFault, UsageFault, EnvironmentFault)  # of faults, the most special first
 
@@ -38,7 +37,7 @@ class GpuHost:
         self.judge: GpuJudge | None = None
         self.python = python
         self.contents = ContentStore(folder() / "cluster")
-        self._home = tempfile.TemporaryDirectory(prefix="pgo-target-")
+        self._home = folder_of_process("target")
 
     def about(self) -> dict[str, str]:
         """Return what and where this is."""
@@ -49,10 +48,9 @@ class GpuHost:
         """Take a target, whose texts the person at the driver allowed, and start a judge process for it."""
         if self.judge is not None:
             self.judge.close()
-        home = Path(self._home.name)
-        (home / name).write_text(source, encoding="utf-8")
-        (home / contract_name).write_text(contract, encoding="utf-8")
-        subject = Target(home / name, source, home / contract_name, contract)
+        (self._home / name).write_text(source, encoding="utf-8")
+        (self._home / contract_name).write_text(contract, encoding="utf-8")
+        subject = Target(self._home / name, source, self._home / contract_name, contract)
         self.judge = GpuJudge(subject, self.python or sys.executable, self.gpu.uuid, lock=self.lock)
         return self.start()
 

@@ -46,6 +46,7 @@ from pgo_agent.sandbox.judge.questions import Check
 from pgo_agent.sandbox.judge.results import numerics
 from pgo_agent.sandbox.judge.results.checks import Announce
 from pgo_agent.sandbox.judge.results.stress_inputs import StressInput
+from pgo_agent.sandbox.temporary_folders import temporary_folder
 
 CONFIGS = 3  # of each small case at least (one with stress inputs); then others while time is left
 
@@ -152,8 +153,8 @@ class CpuWorker:
     def _attempts(self, module: ModuleType, asked: Check, trials: list[Trial], covered: Covered) -> Judgement:
         for _ in range(box.ATTEMPTS):
             self.announce("interpreter", asked.seconds + 60.0)
-            with tempfile.TemporaryDirectory() as name, writing(Path(name)):
-                judged = self._run(module, asked, trials, Path(name), covered)
+            with temporary_folder("interpreter") as name, writing(name):
+                judged = self._run(module, asked, trials, name, covered)
             if judged is not None:
                 return judged
         raise box.killed("interpreting")

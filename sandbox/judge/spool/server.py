@@ -11,7 +11,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
@@ -32,6 +31,7 @@ from pgo_agent.sandbox.judge.spool.folder import Asked, Folder, NotWhole, pause
 from pgo_agent.sandbox.judge.spool.leases import Claims
 from pgo_agent.sandbox.judge.spool.protocol import Answer, Request
 from pgo_agent.sandbox.target import Target
+from pgo_agent.sandbox.temporary_folders import temporary_folder
 
 NONE = "none"  # name of no GPU, to test a folder: requests that need a GPU are refused
 Turn = Callable[[], AbstractContextManager[Any]]  # holds the GPU during a request
@@ -177,11 +177,11 @@ class Worker:
         return held[1]
 
     def _judged(self, request: Request, judge: Held, environment: Environment, began: float) -> Answer:
-        with tempfile.TemporaryDirectory(prefix="pgo-spool-") as folder:
-            kind, content = self._ask(request, judge, ContentStore(Path(folder)))
+        with temporary_folder("spool") as folder:
+            kind, content = self._ask(request, judge, ContentStore(folder))
             files = tuple(by_hash.records(content))
             for file in files:
-                self.folder.put(file, by_hash.data(ContentStore(Path(folder)), file))
+                self.folder.put(file, by_hash.data(ContentStore(folder), file))
         return Answer(request.sha, kind, content, environment, round(judge.busy - began, 3), files)
 
     def _ask(self, request: Request, judge: Held, contents: ContentStore) -> tuple[protocol.Kind, JsonObject]:

@@ -7,7 +7,6 @@ kernels. What goes wrong is said in words and raises nothing; a hang ends at the
 """
 
 import os
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 import torch
 from pgo_agent.sandbox.judge.results import numerics
 from pgo_agent.sandbox.judge.results.checks import TargetSession
+from pgo_agent.sandbox.temporary_folders import temporary_folder
 
 STEP = "compile the reference"
 SECONDS = 240.0  # deadline of one case: a loop over 4096 tokens is unrolled
@@ -32,7 +32,7 @@ def compiling() -> Iterator[None]:
     from torch._inductor import config
 
     before = {name: os.environ.get(name) for name in CACHES}
-    with tempfile.TemporaryDirectory(prefix="pgo-compiled-") as folder:
+    with temporary_folder("reference") as folder:
         os.environ |= {name: str(Path(folder, name)) for name in CACHES}
         try:
             with config.patch({name: value for name, value in ALONE.items() if hasattr(config, name)}):

@@ -5,7 +5,6 @@ knows nothing of builds and lines: `collect.py` does, or who asked from elsewher
 """
 
 import json
-import tempfile
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from pgo_agent.sandbox.profile.counters.gpu_handover import Handover
 from pgo_agent.sandbox.profile.counters.ncu import PROBLEM, Absent, Program, Tool
 from pgo_agent.sandbox.profile.counters.ncu_report import Facts
 from pgo_agent.sandbox.profile.counters.types import LaunchOnce
+from pgo_agent.sandbox.temporary_folders import temporary_folder
 
 LAUNCHER = "pgo_agent.sandbox.profile.counters.launcher"
 SECONDS = 300.0  # for torch, and again for the target and a launch that is replayed some 40 times
@@ -52,8 +52,7 @@ def facts(
     tool = ncu.find()
     reader = ncu.own_reader(tool)
     ncu_report.readable(reader)
-    with tempfile.TemporaryDirectory(prefix="pgo-counters-") as name:
-        folder = Path(name)
+    with temporary_folder("counters") as folder:
         asked = LaunchOnce(str(what.contract), what.case, what.kernel, what.plain, what.seconds + GRACE_SECONDS)
         (folder / "request.json").write_text(json.dumps(asked.as_json()))
         with Handover(folder) as handover, _started(tool, what.python, folder) as launcher:

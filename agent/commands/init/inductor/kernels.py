@@ -4,10 +4,8 @@ The file's text runs there alone. The answer is untrusted: it is a target's kern
 """
 
 import json
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import cast
 
 from pgo_agent.agent.commands.init.inductor import draft
@@ -17,6 +15,7 @@ from pgo_agent.sandbox.bundle import validate
 from pgo_agent.sandbox.errors import BadBundle, UsageFault
 from pgo_agent.sandbox.isolation.box import Box
 from pgo_agent.sandbox.json_codec import Record
+from pgo_agent.sandbox.temporary_folders import temporary_folder
 
 SECONDS = 120.0
 CONFIGURATIONS = 6  # of a kernel
@@ -72,8 +71,7 @@ def _of(answer: Answer, made: Draft, statements: Sequence[str]) -> Plain:
 
 
 def _asked(box: Box, request: Mapping[str, object]) -> Answer:
-    with tempfile.TemporaryDirectory(prefix="pgo-init-") as name:
-        folder = Path(name)
+    with temporary_folder("init") as folder:
         (folder / "out").mkdir()
         (folder / "request.json").write_text(json.dumps(request))
         ran = box.run("pgo_agent.sandbox.tracer", folder, SECONDS)
