@@ -11,6 +11,7 @@ from typing import Any
 from pgo_agent.sandbox.bundle.schema import (
     ITEMSIZE,
     MOST_STEPS,
+    Address,
     Descriptor,
     Kernel,
     Launch,
@@ -117,10 +118,21 @@ def last_byte(t: Tensor) -> int:
 
 def _literal(x: Any) -> Literal:
     d = _keyed(x, {"literal", "size", "dtype"}, "literal")
-    values = tuple(scalar(v) for v in listed(d["literal"], 65536, "literal"))
+    values = tuple(_element(v) for v in listed(d["literal"], 65536, "literal"))
     size = sizes(d["size"], "size")
     need(len(values) == math.prod(size), "a literal whose size does not fit its values")
+    of_addresses = any(isinstance(v, Address) for v in values)
+    need(not of_addresses or d["dtype"] in ("int64", "uint64"), "addresses in a literal of another type")
     return Literal(values, dtype(d["dtype"]), size)
+
+
+def _element(x: Any) -> Any:
+    return _address(x) if type(x) is dict and "address" in x else scalar(x)
+
+
+def _address(x: Any) -> Address:
+    d = _keyed(x, {"address", "byte"}, "address")
+    return Address(integer(d["address"], 0, 4095, "storage"), integer(d["byte"], 0, 1 << 40, "byte of an address"))
 
 
 def _descriptor(x: Any) -> Descriptor:
@@ -154,6 +166,7 @@ def value(x: Any, depth: int = 0) -> Any:
         form: dict[str, Callable[[Any], Any]] = {
             "t": tensor,
             "literal": _literal,
+            "address": _address,
             "desc": _descriptor,
             "torch": _torch,
             "device": _device,
@@ -185,6 +198,13 @@ def _signature(x: Any, depth: int = 0) -> Any:
 def flat(x: Any) -> list[Any]:
     """Return the leaves of nested tuples."""
     return [leaf for part in x for leaf in flat(part)] if isinstance(x, tuple) else [x]
+
+
+def addresses(plan: Plan) -> list[Address]:
+    """Return the addresses of storages that the steps of a plan are given as numbers."""
+    given = [(s.args,) if isinstance(s, Launch) else (s.args, *s.kwargs.values()) for s in plan.steps]
+    leaves = [leaf for part in flat(tuple(given)) for leaf in (part.values if isinstance(part, Literal) else (part,))]
+    return [leaf for leaf in leaves if isinstance(leaf, Address)]
 
 
 def _step(x: Any) -> Op | Launch:

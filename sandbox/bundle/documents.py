@@ -44,6 +44,7 @@ class StepDocument(TypedDict, total=False):
     grid: list[int]
     signature: list[Any]
     args: list[Any]
+    out: list[Any]  # of a torch operation
 
 
 class PlanDocument(TypedDict):

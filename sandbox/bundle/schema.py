@@ -38,8 +38,16 @@ class Tensor:
 
 
 @dataclass(frozen=True)
+class Address:
+    """Where a byte of a storage lies, as a number: of a table of addresses, or a launch's integer argument."""
+
+    storage: int  # index into the plan's storages
+    byte: int
+
+
+@dataclass(frozen=True)
 class Literal:
-    """A small host tensor whose numbers stand in the plan."""
+    """A small host tensor whose numbers, or addresses of storages, stand in the plan."""
 
     values: tuple[Any, ...]
     dtype: str

@@ -17,7 +17,7 @@ from typing import Any
 from pgo_agent.sandbox import json_codec
 from pgo_agent.sandbox.bundle import decode, elf, schema
 from pgo_agent.sandbox.bundle.decode import flat, integer, need
-from pgo_agent.sandbox.bundle.schema import Descriptor, Kernel, Launch, Plan, Tensor
+from pgo_agent.sandbox.bundle.schema import Address, Descriptor, Kernel, Launch, Plan, Tensor
 from pgo_agent.sandbox.errors import BadBundle
 from pgo_agent.sandbox.json_codec import JsonObject
 
@@ -185,7 +185,11 @@ def check_plan(plan: Plan, kernels: dict[str, Kernel], tables: dict[str, list[in
     for t in tensors:
         need(t.storage < len(plan.storages), "a tensor of a storage that is not there")
         need(decode.last_byte(t) <= plan.storages[t.storage].nbytes, "a view beyond its buffer")
+    for a in decode.addresses(plan):
+        need(a.storage < len(plan.storages), "an address in a storage that is not there")
+        need(a.byte <= plan.storages[a.storage].nbytes, "an address beyond its buffer")
     need(bool(plan.out) and bool(plan.steps), "a plan must compute something and return a tensor")
+    need(not any(isinstance(v, Address) for v in flat(tuple(plan.inputs.values()))), "an address for an input")
     inputs = {t.storage for v in plan.inputs.values() for t in flat(v) if isinstance(t, Tensor)}
     declared = {i for i, s in enumerate(plan.storages) if s.kind == "input"}
     need(inputs == declared, "the storages called input are not those of the inputs")
@@ -234,6 +238,8 @@ def _check_argument(kind: Any, arg: Any) -> None:
         need(arg is None or isinstance(arg, Tensor), f"{kind} needs a tensor")
     elif kind.startswith("tensordesc"):
         need(isinstance(arg, Descriptor) and len(arg.shape) == len(arg.strides), f"{kind[:40]} needs a descriptor")
+    elif isinstance(arg, Address):
+        need(kind in ("i64", "u64"), f"an address does not fit {kind}")
     elif kind[0] in "iu":
         bits, signed = int(kind[1:]), kind[0] == "i"
         low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed and bits > 1 else (0, (1 << bits) - 1)

@@ -113,6 +113,16 @@ def tensors(part: Any) -> Iterator[Mapping[str, Any]]:
         yield from tensors(inner)
 
 
+def addressed(part: Any) -> Iterator[int]:
+    """Give the storages whose addresses stand as numbers in a part of a plan, at any depth."""
+    if isinstance(part, Mapping):
+        if "address" in part:
+            yield part["address"]
+        part = list(part.values())
+    for inner in part if isinstance(part, list | tuple) else ():
+        yield from addressed(inner)
+
+
 def examine(stages: Sequence[Stage], candidate: Side, original: Side) -> list[Evidence]:
     """Run the stages in order, until one ends the candidate; add the seconds of each."""
     asked: list[Evidence] = []

@@ -12,9 +12,9 @@ from operator import itemgetter
 from typing import Any
 
 from pgo_agent.sandbox.bundle import ptx, torch_ops
-from pgo_agent.sandbox.bundle.documents import PlanDocument
+from pgo_agent.sandbox.bundle.documents import PlanDocument, StepDocument
 from pgo_agent.sandbox.gate import coverage
-from pgo_agent.sandbox.gate.evidence import Evidence, Side, kernels, tensors
+from pgo_agent.sandbox.gate.evidence import Evidence, Side, addressed, kernels, tensors
 from pgo_agent.sandbox.gate.reason import NONE, Reason, of_case, plain, quoted, shown
 from pgo_agent.sandbox.gate.verdict import Verdict
 
@@ -123,14 +123,25 @@ def idle(plan: PlanDocument, in_place: Collection[str] = ()) -> list[int]:
     needed = {t["t"] for t in tensors(plan["out"])} | changed
     inputs = {n for n, s in enumerate(plan["storages"]) if s["kind"] == "input"} - changed
     useless, launch = [], len(kernels(plan))
-    for step in reversed(plan["steps"]):
+    for step, touched in reversed(_touched(plan)):
         launch -= "kernel" in step
-        touched = {t["t"] for t in tensors(step)}
         if touched & (needed - inputs) or (touched & needed and "op" in step):
             needed |= touched
         elif "kernel" in step:
             useless.append(launch)
     return useless[::-1]
+
+
+def _touched(plan: PlanDocument) -> list[tuple[StepDocument, set[int]]]:
+    """Return each step with the storages that it may use: what a table that it is given holds addresses of, too."""
+    behind, result = defaultdict[int, set[int]](set), []
+    for step in plan["steps"]:
+        given = {t["t"] for t in tensors(step)}
+        of_tables = set(addressed(step)).union(*(behind[s] for s in given))
+        for t in tensors(step["out"] if "op" in step else step["args"]):
+            behind[t["t"]] |= of_tables
+        result.append((step, given | of_tables))
+    return result
 
 
 def _precision(candidate: Side, original: Side) -> Iterator[Reason]:

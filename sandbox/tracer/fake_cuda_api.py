@@ -228,6 +228,16 @@ def refused_when_called(refusals: Refusals, function: Any) -> Any:
     return call
 
 
+def _unpinned(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Stand in for a function that makes a tensor of the host: no allocator here pins memory, and nothing needs it."""
+
+    @functools.wraps(function)
+    def made(*args: Any, pin_memory: bool = False, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return made
+
+
 def patch_torch(d: Device, refusals: Refusals) -> None:
     properties, capability = _properties(d), divmod(d.arch, 10)
     answers = dict(
@@ -265,6 +275,9 @@ def patch_torch(d: Device, refusals: Refusals) -> None:
     for name in ("_cuda_getCurrentRawStream", "_cuda_getDevice", "_cuda_exchangeDevice", "_cuda_maybeExchangeDevice"):
         setattr(torch._C, name, _zero())
     nvidia_smi.install(d)
+    for name in ("tensor", "empty", "zeros", "ones", "full", "arange"):
+        setattr(torch, name, _unpinned(getattr(torch, name)))
+    torch.Tensor.pin_memory = lambda tensor, *_args, **_kwargs: tensor
     for name in ("Lock", "RLock"):  # the box allows no memory that processes share
         setattr(multiprocessing, name, getattr(threading, name))
     torch.library.wrap_triton = torch._library.triton.wrap_triton = lambda kernel: kernel

@@ -23,21 +23,34 @@ class FakeMode(FakeTensorMode):
 
 
 class Addresses:
-    """Fake tensors answer `data_ptr()` with an address of their own: one that ends up in a plan as a number is seen."""
+    """Fake tensors answer `data_ptr()` with an address of their own, which is found again where it is used as a
+    number."""
 
     def __init__(self) -> None:
         self._index: dict[int, int] = {}
         self._keep: list[Any] = []
+        self._asked: dict[int, Any] = {}  # address -> the tensor whose it is
 
     def of(self, tensor: Any) -> int:
         storage = tensor.untyped_storage()
         if storage._cdata not in self._index:
             self._index[storage._cdata] = len(self._index)
             self._keep.append(storage)
-        return BASE + self._index[storage._cdata] * STEP + int(tensor.storage_offset()) * int(tensor.element_size())
+        address = BASE + self._index[storage._cdata] * STEP + int(tensor.storage_offset()) * int(tensor.element_size())
+        self._asked[address] = tensor
+        return address
+
+    def tensor(self, n: object) -> Any:
+        """Return the tensor that was asked last for this address; None where it is no such address."""
+        return self._asked.get(n) if type(n) is int else None
 
     def contains(self, n: object) -> bool:
         return type(n) is int and BASE <= n < BASE + len(self._index) * STEP
+
+    def found(self, n: int) -> tuple[Any, int]:
+        """Return the storage in which an address lies, and the byte of it."""
+        place, byte = divmod(n - BASE, STEP)
+        return self._keep[place], byte
 
 
 class Generator(torch.Generator):
@@ -70,15 +83,6 @@ def install(
         fake_tensor.init_gpu_context = lambda _device: None
     fake_cuda_api.patch_torch(device, refusals)
     driver.set_active(fake_cuda_api.Driver(device, launched, loaded))
-
-
-def unpinned(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Stand in for a function that makes a tensor of the host: no allocator here pins memory, and nothing needs it."""
-
-    def made(*args: Any, pin_memory: bool = False, **kwargs: Any) -> Any:
-        return function(*args, **kwargs)
-
-    return made
 
 
 def moved(module: Any, function: Callable[..., Any], recurse: bool = True) -> Any:

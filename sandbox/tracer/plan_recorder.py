@@ -81,8 +81,6 @@ class Recorder(TorchDispatchMode):
             self.refusals.refuse("a host tensor that was changed after it was made")
         with no_dispatch():
             values = self._literals[id(t)].flatten().tolist()
-        if any(map(self.addresses.contains, values)):
-            self.refusals.refuse("a table of tensor addresses")
         return {"literal": [self.encode(v) for v in values], "size": list(t.shape), "dtype": str(t.dtype)[6:]}
 
     def encode(self, a: Any, kind: str | None = None) -> Any:
@@ -90,7 +88,7 @@ class Recorder(TorchDispatchMode):
         if isinstance(a, torch.Tensor):
             return self.ref(a, kind)
         if self.addresses.contains(a):
-            self.refusals.refuse("the address of a tensor used as a number")
+            return self._address(a)
         if a is None or isinstance(a, bool | int | str):
             return a
         if isinstance(a, float):
@@ -106,6 +104,14 @@ class Recorder(TorchDispatchMode):
         if hasattr(a, "block_shape") and hasattr(a, "base"):
             return self._descriptor(a)
         return self.refusals.refuse(f"an argument of type {type(a).__name__}")
+
+    def _address(self, n: int) -> JsonObject:
+        storage, byte = self.addresses.found(n)
+        if storage._cdata not in self._index:
+            self.refusals.refuse("the address of a tensor that this call neither received nor made")
+        if byte > storage.nbytes():
+            self.refusals.refuse("an address behind the end of a tensor")
+        return {"address": self._index[storage._cdata], "byte": byte}
 
     def _descriptor(self, a: Any) -> JsonObject:
         return {

@@ -8,8 +8,10 @@ from typing import Any
 
 import torch
 from pgo_agent.sandbox.tracer import made_values
+from pgo_agent.sandbox.tracer.fake_gpu import Addresses
 from torch.utils._pytree import tree_leaves
 
+SPREAD = 0x9E3779B1  # a prime near 2**32 over the golden ratio: its multiples spread evenly over any range
 _KEEPS = ("_to_copy", "clone", "view", "_unsafe_view", "reshape", "permute", "transpose", "t", "detach", "contiguous")
 _COPIES = ("_to_copy", "clone", "contiguous", "copy_")
 _DRAWS = ("randn", "randn_like", "normal_", "rand", "rand_like", "uniform_", "empty", "empty_like", "empty_strided")
@@ -18,10 +20,14 @@ _DRAWS = ("randn", "randn_like", "normal_", "rand", "rand_like", "uniform_", "em
 class TensorValues:
     """Storages by number, with what their values are."""
 
-    def __init__(self) -> None:
+    def __init__(self, addresses: Addresses) -> None:
+        self._addresses = addresses
+        self._behind: dict[int, set[int]] = {}  # storage -> those whose addresses it holds
+        self._tables: dict[int, list[Any]] = {}  # storage -> the tensors whose addresses it holds, and no more
         self._storages: dict[int, int] = {}
         self._recipes: dict[int, dict[str, Any]] = {}  # how the values of a storage were drawn
         self._copied: dict[int, int] = {}  # storage -> the one that its values were copied from, in another type maybe
+        self._given = 0  # numbers that stand in for values
         self._keep: list[Any] = []
 
     def changed(self, tensor: Any, name: str) -> None:
@@ -47,13 +53,41 @@ class TensorValues:
             to, source = (args[0], args[1]) if name == "copy_" else (out, args[0])
             if self.storage(to) != self.storage(source) and to.numel() == source.numel():
                 self._copied[self.storage(to)] = self.storage(source)
+                if table := self._tables.get(self.storage(source)):
+                    self._tables[self.storage(to)] = table
+
+    def within(self, tensor: Any) -> int | None:
+        """Return a whole number of the range that a tensor was drawn from, another one each time; None for no range."""
+        recipe = self._recipes.get(self.storage(tensor), {})
+        if "low" not in recipe:
+            return None
+        self._given += 1
+        return int(recipe["low"] + self._given * SPREAD % max(recipe["high"] - recipe["low"], 1))
+
+    def hold(self, given: Any, out: Any) -> None:
+        """Remember whose addresses a result holds: those that it was given as numbers, or tensors of such."""
+        leaves = tree_leaves(given)
+        held = {self._numbered(self._addresses.found(n)[0]) for n in leaves if self._addresses.contains(n)}
+        held = held.union(*(self._behind.get(self.storage(t), ()) for t in leaves if isinstance(t, torch.Tensor)))
+        for t in tree_leaves(out) if held else ():
+            if isinstance(t, torch.Tensor):
+                self._behind.setdefault(self.storage(t), set()).update(held)
+
+    def table(self, numbers: list[Any], out: Any) -> None:
+        """Remember a tensor that was made of numbers as a table, where each of them is an address."""
+        self.hold(numbers, out)
+        held = [self._addresses.tensor(n) for n in numbers]
+        if held and out.dim() == 1 and all(t is not None for t in held):
+            self._tables[self.storage(out)] = held
 
     def storage(self, tensor: Any) -> int:
-        key = tensor.untyped_storage()._cdata
-        if key not in self._storages:
-            self._storages[key] = len(self._storages)
-            self._keep.append(tensor.untyped_storage())
-        return self._storages[key]
+        return self._numbered(tensor.untyped_storage())
+
+    def _numbered(self, storage: Any) -> int:
+        if storage._cdata not in self._storages:
+            self._storages[storage._cdata] = len(self._storages)
+            self._keep.append(storage)
+        return self._storages[storage._cdata]
 
     def copies(self, storage: int) -> list[int]:
         """Return the storages that the values of one were copied from, the nearest first."""
@@ -61,6 +95,13 @@ class TensorValues:
         while (before := self._copied.get(found[-1])) is not None and before not in found:
             found.append(before)
         return found[1:]
+
+    def given(self, value: Any) -> dict[str, Any]:
+        """As `plain`, for an argument: a table of addresses as the list of tensors behind it."""
+        table = self._tables.get(self.storage(value)) if isinstance(value, torch.Tensor) else None
+        if table is None or value.numel() != len(table):
+            return self.plain(value)
+        return {"list": [self.plain(t) for t in table], "tuple": False, "table": str(value.dtype)[6:]}
 
     def plain(self, value: Any) -> dict[str, Any]:
         """Return a value in a form that JSON holds: a tensor by its shape, and others as what they are."""
@@ -73,7 +114,10 @@ class TensorValues:
                 "grad": bool(value.requires_grad),
                 "recipe": self._recipes.get(self.storage(value), {}),
                 "copied": self.copies(self.storage(value)),
+                "behind": sorted(self._behind.get(self.storage(value), ())),
             }
+        if self._addresses.contains(value):
+            return {"plain": value, "behind": [self._numbered(self._addresses.found(value)[0])]}
         if value is None or (isinstance(value, bool | int | float | str) and not isinstance(value, Enum)):
             return {"plain": value}
         if isinstance(value, torch.dtype):

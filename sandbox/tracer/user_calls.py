@@ -17,6 +17,7 @@ import torch
 from pgo_agent.sandbox.tracer import call_frames, custom_ops, launch_frames
 from pgo_agent.sandbox.tracer.call_frames import Call
 from pgo_agent.sandbox.tracer.checks import Checks
+from pgo_agent.sandbox.tracer.fake_gpu import Addresses
 from pgo_agent.sandbox.tracer.tensor_values import TensorValues
 from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -44,7 +45,13 @@ class _Launch:
 class Watch(TorchDispatchMode):
     """Enter it around the program; `checks` and `notes` hold what was seen."""
 
-    def __init__(self, watched: Callable[[str], bool], around: Callable[[str], bool], launcher: str = "") -> None:
+    def __init__(
+        self,
+        watched: Callable[[str], bool],
+        around: Callable[[str], bool],
+        addresses: Addresses,
+        launcher: str = "",
+    ) -> None:
         """`watched`: whether a file's functions are launchers; `around`: whether it is of the same package, so that
         they may be. `launcher`: the one that is asked for."""
         super().__init__()
@@ -54,7 +61,7 @@ class Watch(TorchDispatchMode):
         self._open: dict[FrameType, Call] = {}
         self._theirs: dict[str, bool] = {}  # files, as often as anything of theirs is called: imports call much
         self._depth = 0
-        self.values = TensorValues()
+        self.values = TensorValues(addresses)
         self._literals = WeakIdKeyDictionary()  # tensors that were made of numbers -> those
         self.checks = Checks(self.values, self._line)
 
@@ -215,10 +222,12 @@ class Watch(TorchDispatchMode):
             for call in self._open.values():
                 call.written.add(self.values.storage(args[0]))
         self.values.drawn(name, args, out)
+        self.values.hold((args, kwargs), out)
         self.checks.op(name, args, out)
         if name == "lift_fresh" and type(args[0]) is torch.Tensor and args[0].numel() <= MOST_LITERALS:
             with no_dispatch():
                 self._literals[out] = args[0].flatten().tolist()
+            self.values.table(self._literals[out], out)
         return out
 
     def _all(self, tensor: Any, name: str) -> Any:
@@ -244,7 +253,11 @@ class Watch(TorchDispatchMode):
         self._asked()
         yes = tensor.dtype == torch.bool or name != "_local_scalar_dense"
         kind: type = bool if yes else float if tensor.dtype.is_floating_point else int
-        self.note(f"the program asked for the value of a tensor{call_frames.where()}: {_STAND_INS[kind]} was given")
+        where = f"the program asked for the value of a tensor{call_frames.where()}"
+        if kind is int and (number := self.values.within(tensor)) is not None:
+            self.note(f"{where}: numbers of the range that it was drawn from were given")
+            return number
+        self.note(f"{where}: {_STAND_INS[kind]} was given")
         return _STAND_INS[kind]
 
     def _asked(self) -> None:
@@ -269,7 +282,7 @@ class Watch(TorchDispatchMode):
                     "file": c.file,
                     "function": c.name,
                     "line": c.line,
-                    "args": {n: self.values.plain(v) for n, v in c.args.items()},
+                    "args": {n: self.values.given(v) for n, v in c.args.items()},
                     "result": self.values.plain(c.result),
                     "site": c.site,
                     "context": shared(c.context),

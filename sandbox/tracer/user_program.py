@@ -51,8 +51,8 @@ def _watched(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
         """Of a package that is named itself, every file is watched: it gives what its modules define."""
         return file in files or (file.startswith(folders) and around(file))
 
-    watch = Watch(watched, around, request["launcher"])
     refusals, addresses = fake_cuda_api.Refusals(), fake_gpu.Addresses()
+    watch = Watch(watched, around, addresses, request["launcher"])
 
     capture = Capture(full=False)
 
@@ -74,9 +74,6 @@ def _watched(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
     ):
         for name in names:
             setattr(owner, name, lambda *a, **k: None)
-    for name in ("tensor", "empty", "zeros", "ones", "full", "arange"):
-        setattr(torch, name, fake_gpu.unpinned(getattr(torch, name)))
-    torch.Tensor.pin_memory = lambda tensor, *_args, **_kwargs: tensor
     torch.Generator = fake_gpu.AnyGenerator
     torch.compile = fake_cuda_api.compiled(lambda function: function)
     os.chdir(folder / request["cwd"])
@@ -102,15 +99,16 @@ def _watched(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
 
 def _facts(ttgir: str, signature: dict[str, Any]) -> dict[str, Any]:
     """Return what a kernel's text says: the arguments that it writes through (`stored`, None where it cannot be read)
-    and reads through (`loaded`), and whether it adds floats to memory in any order (`unordered`)."""
+    and reads through (`loaded`), whether it writes at addresses that it is given as numbers (`behind`), and whether it
+    adds floats to memory in any order (`unordered`)."""
     from pgo_agent.sandbox.ttgir import argument_uses
 
     names = [n for n, kind in signature.items() if str(kind).startswith(("*", "tensordesc", "nvTmaDesc"))]
     uses = argument_uses.of(ttgir, names)
     if uses is None:
-        return {"stored": None, "loaded": [], "unordered": False}
+        return {"stored": None, "loaded": [], "behind": False, "unordered": False}
     stored = None if uses.stored is None else list(uses.stored)
-    return {"stored": stored, "loaded": list(uses.loaded), "unordered": uses.unordered}
+    return {"stored": stored, "loaded": list(uses.loaded), "behind": uses.behind, "unordered": uses.unordered}
 
 
 def run(program: str, args: list[str], files: set[str]) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pgo_agent.sandbox.ttgir import reader
-from pgo_agent.sandbox.ttgir.dataflow import Flow
+from pgo_agent.sandbox.ttgir.dataflow import ANYTHING, Flow
 from pgo_agent.sandbox.ttgir.tokens import Unreadable
 
 _FLOATS = re.compile(r"f(16|32|64)\b")
@@ -18,6 +18,7 @@ class Uses:
     stored: tuple[str, ...] | None  # that it may write through; None: the text has other pointers than that
     loaded: tuple[str, ...]  # that it surely reads through
     maybe_loaded: tuple[str, ...]  # that it may read through
+    behind: bool  # whether it stores at addresses that were numbers: of tensors that another tensor holds, say
     unordered: bool  # its blocks add floats to memory in any order, by atomics or under a lock
 
 
@@ -44,12 +45,15 @@ def _flow(ttgir: str) -> Flow | None:
 def _uses(values: Flow, pointers: Sequence[str]) -> Uses:
     unordered = any("fadd" in t.op.words for t in values.touches() if t.reads and t.writes) or _locked(values)
     if values.pointers != len(pointers):
-        return Uses(None, (), (), unordered)
+        return Uses(None, (), (), False, unordered)
+    stores = [t for t in values.touches() if t.writes]
+    stored = frozenset[int]().union(*(t.roots - {ANYTHING} if t.numbered else t.roots for t in stores))
     read = frozenset[int]().union(*(t.roots for t in values.touches() if t.reads))
     return Uses(
-        tuple(pointers[i] for i in values.stored),
+        tuple(pointers[i] for i in values.reached(stored)),
         tuple(pointers[i] for i in values.loaded),
         tuple(pointers[i] for i in values.reached(read)),
+        any(t.numbered for t in stores),
         unordered,
     )
 

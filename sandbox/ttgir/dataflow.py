@@ -1,8 +1,8 @@
 """Where the values of a kernel's TTGIR come from: whose memory an operation touches, what a condition has read.
 
 Follows values through every operation; through loops, branches and warp-specialized regions by position. A dependence
-means "may": offsets, masks and counts are not computed. Addresses loaded from memory and called functions are not
-followed: such an operation may touch anything.
+means "may": offsets, masks and counts are not computed. Addresses that were numbers, as those that a kernel loads
+from memory, and called functions are not followed: such an operation may touch anything.
 """
 
 import re
@@ -39,6 +39,7 @@ class Touch:
     roots: frozenset[int]  # positions of the arguments whose memory it may touch
     reads: bool
     writes: bool
+    numbered: bool = False  # whether its address was a number, from memory or an argument
 
 
 class Flow:
@@ -53,6 +54,7 @@ class Flow:
         self._made: dict[int, int] = {}  # value -> the identity of the operation that gives it
         self._read: dict[int, Op] = {}  # value -> the operation that got it from memory
         self._roots: dict[int, int] = {}  # value -> which argument it is
+        self._numbers = set[int]()  # pointers that were made of numbers
         kernel, scope = module.kernel, {}
         for n, argument in enumerate(kernel.defined):
             scope[argument.name] = self._value()
@@ -70,7 +72,8 @@ class Flow:
         for op in self.order:
             if op.name in READS | ATOMICS | _WRITES:
                 first = self.operands[id(op)][:1]
-                yield Touch(op, self.roots(first), op.name not in _WRITES, op.name not in READS)
+                numbered = not self._numbers.isdisjoint(self._back(first))
+                yield Touch(op, self.roots(first), op.name not in _WRITES, op.name not in READS, numbered)
             elif op.name == "tt.call":
                 yield Touch(op, frozenset({ANYTHING}), True, True)
             elif _touching_assembly(op) and (roots := self.roots(self.operands[id(op)])):
@@ -78,7 +81,8 @@ class Flow:
 
     def roots(self, values: Iterable[int]) -> frozenset[int]:
         """Return the arguments into whose memory these values may point."""
-        roots = {self._roots.get(v, ANYTHING if v in self._read else None) for v in self._back(values)}
+        unknown = self._numbers | self._read.keys()
+        roots = {self._roots.get(v, ANYTHING if v in unknown else None) for v in self._back(values)}
         return frozenset(r for r in roots if r is not None)
 
     @property
@@ -169,6 +173,8 @@ class Flow:
                 self._made[scope[name]] = id(op)
                 if op.name in READS | ATOMICS:
                     self._read[scope[name]] = op
+                if op.name == "tt.int_to_ptr":
+                    self._numbers.add(scope[name])
             if op.name == "ttng.tensormap_create" and len(values) > 1:
                 self._sources[values[0]].add(values[1])  # the descriptor at the first address is of the second
         return values

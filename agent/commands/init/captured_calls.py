@@ -16,7 +16,7 @@ from pgo_agent.agent.commands.init import cases as sizing
 from pgo_agent.agent.commands.init import inlined, references
 from pgo_agent.agent.commands.init.inlined import Modules
 from pgo_agent.agent.commands.init.references import Expected
-from pgo_agent.agent.commands.init.seen import Call, Check, Made, Tensor, made, tensors
+from pgo_agent.agent.commands.init.seen import Call, Check, Made, Tensor, behind, made, tensors
 from pgo_agent.agent.kernel_part import Block
 from pgo_agent.agent.moves.analysis import cst_util
 from pgo_agent.agent.moves.analysis.stored_pointers import written
@@ -91,9 +91,18 @@ class Captured:
             for n in self._stored(launch)
             for t in tensors(launch["args"].get(n))
         }
-        stored |= {s for c in calls for s in c.written}
+        stored |= {s for c in calls for s in c.written} | self._stored_behind
         given = (pair for c in calls for pair in c.given.items())
         return [n for n, v in given if any(t.storage in stored for t in tensors(v))]
+
+    @property
+    def _stored_behind(self) -> set[int]:
+        """Storages that kernels may write into by addresses that they are given as numbers. Which of them they do, no
+        text says: those that the program returns or checks."""
+        launches = [launch for c in self.pair for launch in c.launches if launch.get("behind")]
+        looked_at = [t for c in self.pair for t in tensors(c.result)]
+        looked_at += [t for check, _ in self.checks for side in check.sides for t in tensors(side)]
+        return {s for k in launches for v in k["args"].values() for s in behind(v)} & {t.storage for t in looked_at}
 
     @cached_property
     def read(self) -> set[int]:

@@ -19,6 +19,8 @@ from pgo_agent.sandbox import parsing
 
 ATTENTION_RANK = 4
 ABOUT = frozenset({"dtype", "device", "shape", "size", "stride", "dim", "ndim", "numel", "element_size"})
+ALIKE = 4  # tensors of a list that are written as one
+LONGEST = 60  # letters of the name of a case
 
 
 class Inputs:
@@ -60,6 +62,8 @@ class Inputs:
         if "list" in value:
             parts = [self._text(f"{name}.{i}", v) for i, v in enumerate(value["list"])]
             inner, mark = ", ".join(p for p, _ in parts), next((m for _, m in parts if m), "")
+            if len(parts) >= ALIKE and len(set(parts)) == 1 and not value["tuple"]:
+                return f"[{parts[0][0]} for _ in range({len(parts)})]", mark
             return (f"({inner}{',' if len(parts) == 1 else ''})" if value["tuple"] else f"[{inner}]"), mark
         if size := self.known.names.get((name, sizing.NUMBER)):
             return f'case["{size}"]', ""
@@ -118,6 +122,7 @@ class Inputs:
     def label(self, i: int) -> str:
         """Return a name for a case: its sizes, and what else tells it from the others."""
         text = "-".join(str(s) for s in self.known.by_call[i].values()) or "only"
+        text = text if len(text) <= LONGEST else f"call-{i + 1}"
         others = [self.known.by_call[j] for j in range(len(self.captured.calls)) if j != i]
         return f"{text}-{i}" if self.known.by_call[i] in others else text
 
@@ -202,9 +207,15 @@ def _values_of(lines: Sequence[str]) -> set[str]:
     return {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and id(n) not in apart}
 
 
-def _product(captured: Captured, known: sizing.Sizes, floats: Sequence[tuple[str, Tensor]]) -> list[str]:
-    """Return the sizes of a product of matrices that gives the first result, of the largest that fit; else nothing."""
-    result = sorted(captured.outputs[0].shape) if captured.outputs else []
+def _products(captured: Captured, known: sizing.Sizes, floats: Sequence[tuple[str, Tensor]]) -> list[list[str]]:
+    """Return, for each result that a product of matrices gives, its sizes; nothing where the first result is none."""
+    found = [_product(result, known, floats) for result in captured.outputs]
+    return [product for product in found if product] if found and found[0] else []
+
+
+def _product(result_of: Tensor, known: sizing.Sizes, floats: Sequence[tuple[str, Tensor]]) -> list[str]:
+    """Return the sizes of a product of matrices that gives a result, of the largest that fit; else nothing."""
+    result = sorted(result_of.shape)
     matrices = [
         (known.shape(*f), f[1].shape) for f in sorted(floats, key=_elements, reverse=True) if len(f[1].shape) == 2
     ]
@@ -216,7 +227,7 @@ def _product(captured: Captured, known: sizing.Sizes, floats: Sequence[tuple[str
 
 
 def flops(captured: Captured, known: sizing.Sizes) -> str:
-    """Return the arithmetic as an expression: of a product or attention by its shapes; else one for each element."""
+    """Return the arithmetic as an expression: of products or attention by their shapes; else one for each element."""
     floats = [
         (n, t) for a in captured.arguments for n, t in sizing.leaves(a, captured.calls[0].given[a]) if not t.whole
     ]
@@ -224,8 +235,8 @@ def flops(captured: Captured, known: sizing.Sizes) -> str:
         return "1"
     if "tl.dot" not in "".join(b.text for b in captured.needed):
         return " * ".join(known.shape(*max(floats, key=lambda f: f[1].elements)))
-    if product := _product(captured, known, floats):
-        return " * ".join(["2", *product])
+    if products := _products(captured, known, floats):
+        return " + ".join(" * ".join(["2", *product]) for product in products)
     (first, a), *others = floats
     if others and len(a.shape) == 2 and len(others[0][1].shape) == 2 and a.shape[1] == others[0][1].shape[0]:
         (m, k), (_, n) = known.shape(first, a), known.shape(*others[0])

@@ -194,9 +194,17 @@ def _passed(captured: Captured) -> str:
         if n not in captured.arguments and n not in captured.fixed:
             skipped = True
         else:
-            value = captured.fixed[n].text if n in captured.fixed else n
+            value = captured.fixed[n].text if n in captured.fixed else _handed_on(n, captured.calls[0].given[n])
             parts.append(f"{n}={value}" if skipped or n in only else value)
     return ", ".join(parts)
+
+
+def _handed_on(name: str, value: Mapping[str, Any]) -> str:
+    """Return what a launcher is given for an argument of kernel(): of tensors that it wants addresses of, a table."""
+    if "table" not in value:
+        return name
+    dtype = "" if value["table"] == "int64" else f", dtype=torch.{value['table']}"
+    return f"torch.tensor([t.data_ptr() for t in {name}]{dtype}, device={name}[0].device)"
 
 
 # reference() ----------------------------------------------------------------------------------------------------------

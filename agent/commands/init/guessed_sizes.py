@@ -6,7 +6,6 @@ its tensors, or leaves results unwritten, at sizes that its blocks do not divide
 """
 
 import json
-import tempfile
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +26,7 @@ from pgo_agent.sandbox.errors import BadBundle, UsageFault
 from pgo_agent.sandbox.interpreter.as_shipped import Tried
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.isolation.box import Box
+from pgo_agent.sandbox.temporary_folders import temporary_folder
 
 TRIED = """
 for case in (*CASES.values(), *SMALL.values(), *HELD_OUT.values()):
@@ -138,18 +138,28 @@ class Trying:
         And whether that is something which no plan can hold.
         """
         subject = target.read(self.to)
-        with tempfile.TemporaryDirectory(prefix="pgo-init-") as folder:
-            traced = trace(self.box, ContentStore(Path(folder)), subject, self.device, subject.source, GUESSED, 1)
+        with temporary_folder("init") as folder:
+            traced = trace(self.box, ContentStore(folder), subject, self.device, subject.source, GUESSED, 1)
         cases = traced.get("traced", {})
         errors = [e[0]["error"] for by_name in cases.values() for e in by_name.values() if e and "error" in e[0]]
-        first = next(iter(errors), {"message": "", "kind": ""})
-        return str(first["message"]).strip(), first["kind"] == "refused"
+        if not errors:
+            return "", False
+        said, line, unheld = str(errors[0]["message"]).strip(), errors[0]["line"], errors[0]["kind"] == "refused"
+        return self._in_their_file(said, line, subject.source) if unheld else said, unheld
+
+    def _in_their_file(self, said: str, line: int | None, text: str) -> str:
+        """Return what was refused with the line of the user's file in place of the target's, which is not kept."""
+        if not line:
+            return said
+        wanted = text.splitlines()[line - 1].strip()
+        alike = [n for n, own in enumerate(self.captured.text.splitlines(), 1) if own.strip() == wanted]
+        where = f"{self.captured.path.name}, line {alike[0]}" if len(alike) == 1 else f"`{wanted}`"
+        return f"{where}: {said.removeprefix(f'line {line}: ')}"
 
     def _interpreted(self, text: str) -> Found:
         """Return what the kernel as shipped does with the sizes of a text."""
         seconds, began = min(SECONDS, max(self.left, 1.0)), time.monotonic()
-        with tempfile.TemporaryDirectory(prefix="pgo-init-") as name:
-            folder = Path(name)
+        with temporary_folder("init") as folder:
             (folder / "out").mkdir()
             (folder / "target.py").write_text(text, encoding="utf-8")
             request = {"device": self.device.key, "target": "target.py", "seconds": seconds}

@@ -70,13 +70,13 @@ def expected(
     if which is None or other is None or asked is None:
         return None
     value, actual = asked if matched[0] is None else reversed(asked)
-    turn = _turn(function or parsing.module(text), check.line, nth)
     values = {n: v for n, v in call.given.items() if n in arguments}
     told = {n.id for n in ast.walk(actual) if isinstance(n, ast.Name)}
     site = call.site if call.site and (call.site.file, call.site.function) == (check.file, check.function) else None
     given = _given(check, values, told if site is None else ())
     texts, free = [m.text for m in fixed.values()], (*arguments, *(n for m in fixed.values() for n in m.names))
     given |= {n: m.text for n, v in check.names.items() if n not in given and (m := made(v)) and m.text in texts}
+    turn = _turn(function or parsing.module(text), check, nth, given)
     written = {n for n in told & set(given) if (t := tensor(check.names[n])) and t.storage == outputs[which].storage}
     late, since = (written, site.line) if site else (set[str](), 0)
     renamed = Renamed(given, _numbers(values), _whole(values))
@@ -94,10 +94,15 @@ def expected(
     return which, Expected(body, result, module, check.bounds)
 
 
-def _turn(around: ast.AST, line: int, nth: int) -> dict[str, str]:
-    """Return the variables of the loops over `zip(...)` or a list of values around a line, in their nth turn."""
+def _turn(around: ast.AST, check: Check, nth: int, given: Collection[str]) -> dict[str, str]:
+    """Return the variables of the loops around a check: what counts, and is not given, by its number, and those over
+    `zip(...)` or a list of values in their nth turn."""
     names = dict[str, str]()
-    for loop in (n for n in ast.walk(around) if isinstance(n, ast.For) and n.lineno < line <= (n.end_lineno or 0)):
+    loops = (n for n in ast.walk(around) if isinstance(n, ast.For) and n.lineno < check.line <= (n.end_lineno or 0))
+    for loop in loops:
+        counted = {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)} - set(given)
+        numbers = {n: check.names.get(n, {}).get("plain") for n in counted}
+        names |= {n: str(i) for n, i in numbers.items() if type(i) is int}
         zipped = isinstance(loop.iter, ast.Call) and ast.unparse(loop.iter.func) == "zip"
         if zipped and isinstance(loop.iter, ast.Call) and isinstance(loop.target, ast.Tuple):
             pairs = zip(loop.target.elts, loop.iter.args, strict=False)
@@ -161,6 +166,8 @@ def _given(check: Check, values: Values, told: Collection[str]) -> dict[str, str
                 result[name] = same
         elif name in values and values[name] == value:
             result[name] = name
+        elif "list" in value and (same_list := _alike(value, values)):
+            result[name] = same_list
         elif type(number) in (int, float) and number in plain:
             result[name] = plain[number]
         elif type(number) is int and number in sizes:
@@ -168,6 +175,11 @@ def _given(check: Check, values: Values, told: Collection[str]) -> dict[str, str
         elif "dtype_" in value:
             result[name] = f"torch.{value['dtype_']}"
     return result
+
+
+def _alike(value: Values, values: Values) -> str | None:
+    """Return the argument that is a list of the same tensors, or a table of their addresses."""
+    return next((n for n, v in values.items() if v.get("list") == value["list"]), None)
 
 
 def _same(one: Tensor, other: Tensor) -> bool:

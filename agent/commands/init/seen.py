@@ -168,3 +168,9 @@ def tensors(value: Any) -> list[Tensor]:
         return [one]
     listed = value.get("list", []) if isinstance(value, dict) else []
     return [t for v in listed for t in tensors(v)]
+
+
+def behind(value: Any) -> list[int]:
+    """Return the storages whose addresses a value is or holds, those in lists too."""
+    found = value if isinstance(value, dict) else {}
+    return [*found.get("behind", ()), *(s for v in found.get("list", ()) for s in behind(v))]

@@ -17,7 +17,18 @@ from typing import Any
 import torch
 from pgo_agent.sandbox.bundle import elf
 from pgo_agent.sandbox.bundle.decode import flat
-from pgo_agent.sandbox.bundle.schema import Descriptor, Launch, Literal, OnDevice, Op, Plan, Tensor, TmaMeta, TorchName
+from pgo_agent.sandbox.bundle.schema import (
+    Address,
+    Descriptor,
+    Launch,
+    Literal,
+    OnDevice,
+    Op,
+    Plan,
+    Tensor,
+    TmaMeta,
+    TorchName,
+)
 from pgo_agent.sandbox.bundle.validate import Bundle
 from pgo_agent.sandbox.guard_zones import PATTERN, ZERO, Arena, Fill, arenas
 from pgo_agent.sandbox.judge.launches import shared_memory
@@ -196,10 +207,16 @@ class Replay:
             return tuple(self._argument(x, metas) for x in a)
         if isinstance(a, Tensor):
             return self.view(a).data_ptr()
+        if isinstance(a, Address):
+            return self._lies(a)
         if isinstance(a, Descriptor):
             pointer = self.view(a.base).data_ptr()
             return TensorMap(pointer, a.shape, a.strides, a.padding == "nan", a.tf32, next(metas))
         return a
+
+    def _lies(self, a: Address) -> int:
+        arena, n = self._at[a.storage]
+        return int(arena.part(n).data_ptr()) + a.byte
 
     def _op(self, step: Op) -> Callable[[], None]:
         name = step.name.removeprefix("aten.")
@@ -249,8 +266,11 @@ class Replay:
             return [self._value(x) for x in a]
         if isinstance(a, Tensor):
             return self.view(a)
+        if isinstance(a, Address):
+            return self._lies(a)
         if isinstance(a, Literal):
-            return torch.tensor(a.values, dtype=getattr(torch, a.dtype), device=self.device).reshape(a.size)
+            values = [self._value(v) for v in a.values]
+            return torch.tensor(values, dtype=getattr(torch, a.dtype), device=self.device).reshape(a.size)
         if isinstance(a, OnDevice):
             return self.device
         return getattr(torch, a.name) if isinstance(a, TorchName) else a

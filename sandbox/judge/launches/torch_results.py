@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from pgo_agent.sandbox.bundle.decode import flat
-from pgo_agent.sandbox.bundle.schema import Descriptor, Op, Plan, Tensor
+from pgo_agent.sandbox.bundle.decode import addresses, flat
+from pgo_agent.sandbox.bundle.schema import Address, Descriptor, Op, Plan, Tensor
 
 # Ops that only fill a fresh tensor write into the plan's buffer directly, as the original's memset would.
 FILLS: dict[str, Callable[[list[Any]], Any]] = {
@@ -21,10 +21,10 @@ FILLS: dict[str, Callable[[list[Any]], Any]] = {
 
 
 def held_by_torch(plan: Plan) -> set[int]:
-    """Return the storages that torch ops alone work on: no launch is given their addresses."""
+    """Return the storages that torch ops alone work on: no launch is given their addresses, and no table holds them."""
     launched = flat(tuple(s.args for s in plan.launches))
-    addressed = {a.base.storage if isinstance(a, Descriptor) else a.storage for a in launched
-                 if isinstance(a, Tensor | Descriptor)}  # fmt: skip
+    addressed = {a.base.storage if isinstance(a, Descriptor) else a.storage for a in [*launched, *addresses(plan)]
+                 if isinstance(a, Tensor | Descriptor | Address)}  # fmt: skip
     results = Counter(t.storage for s in plan.steps if isinstance(s, Op) for t in s.out)
     shared = {t.storage for s in plan.steps if isinstance(s, Op) for t in s.out if t.offset} | addressed
     return {i for i, n in results.items() if n == 1 and plan.storages[i].kind == "made"} - shared

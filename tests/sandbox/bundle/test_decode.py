@@ -28,6 +28,7 @@ LAUNCH = {
     "signature": ["*fp16", "tensordesc<fp16[2, 2]>", "i32", "fp32", "constexpr", ["i1", "*bf16", "*u1"]],
     "args": [TENSOR, DESCRIPTOR, -7, {"f": "-inf"}, None, [True, None]],
 }
+TABLE = {"literal": [{"address": 0, "byte": 4}, 7], "size": [2], "dtype": "uint64"}
 OP = {
     "op": "aten.full.default",
     "args": [[2, 3], {"f": "0x0.0p+0"}, LITERAL],
@@ -71,7 +72,7 @@ JSON = st.recursive(
         | st.fixed_dictionaries(
             {"f": st.floats().map(float.hex) | st.from_regex(r"-?0x1?\.?[0-9a-f]{0,5}p[+-]?\d{1,6}")}
         )
-        | st.sampled_from([TENSOR, DESCRIPTOR, LITERAL, LAUNCH, OP, PLAN, KERNEL])
+        | st.sampled_from([TENSOR, DESCRIPTOR, LITERAL, TABLE, LAUNCH, OP, PLAN, KERNEL])
     ),
     max_leaves=12,
 )

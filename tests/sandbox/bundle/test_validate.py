@@ -28,6 +28,7 @@ ZEROS = "0" * 64
 META = {"swizzle": 3, "elem_size": 2, "elem_type": 6, "block_size": [64], "fp4_padded": False}
 OP = {"op": "aten.zero_.default", "args": [], "kwargs": {}, "out": []}
 LITERAL = {"literal": [1, 2], "size": [3], "dtype": "int32"}
+TABLE = {"literal": [{"address": 0, "byte": 0}], "size": [1], "dtype": "int64"}
 VIEW = {"t": 0, "dtype": "float32", "size": [8], "stride": [1], "offset": 0}
 DESC = {"desc": VIEW, "shape": [8], "strides": [1], "block": [8], "padding": "zero", "tf32": False}
 WORDS = ["*fp32", "*fp32", "*fp32"]
@@ -103,6 +104,17 @@ RULES: dict[str, tuple[Edits, str]] = {
     "an op of another library": ({"plan.steps": [OP | {"op": "os.system"}]}, "op 'os.system' is not on"),
     "an op on another device": ({"plan.steps": [OP | {"args": [{"device": "cuda:1"}]}]}, "an op on another device"),
     "a torch name that is none": ({"plan.steps": [OP | {"args": [{"torch": "load"}]}]}, "torch name 'load'"),
+    "an address in a storage that is not there": (
+        {"plan.steps": [OP | {"args": [TABLE | {"literal": [{"address": 9, "byte": 0}]}]}]},
+        "an address in a storage that is not there",
+    ),
+    "an address beyond its buffer": (
+        {"plan.steps": [OP | {"args": [TABLE | {"literal": [{"address": 0, "byte": 1 << 30}]}]}]},
+        "an address beyond its buffer",
+    ),
+    "addresses of 32 bits": ({"plan.steps": [OP | {"args": [TABLE | {"dtype": "int32"}]}]}, "literal of another type"),
+    "an address for an input": ({"plan.inputs.x": {"address": 0, "byte": 0}}, "an address for an input"),
+    "an address for a pointer": ({"step.args.0": {"address": 0, "byte": 0}}, "needs a tensor"),
     "a literal of another size": ({"plan.steps": [OP | {"args": [LITERAL]}]}, "size does not fit its values"),
     "a keyword that is no name": ({"plan.steps": [OP | {"kwargs": {"a b": 1}}]}, "kernel name is not allowed: 'a b'"),
     "a step of no known form": ({"plan.steps.0": {"exec": "x"}}, "launch must have exactly the fields"),

@@ -34,7 +34,25 @@ def double(x, z):
     return z
 
 
+@triton.jit
+def _double_in_table(table, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x, z = tl.load(table).to(tl.pointer_type(tl.float32)), tl.load(table + 1).to(tl.pointer_type(tl.float32))
+    tl.store(z + at, tl.load(x + at, mask=at < n) * 2, mask=at < n)
+
+
+def doubled_in_table(x, z):
+    table = torch.tensor([x.data_ptr(), z.data_ptr()], device=x.device)
+    _double_in_table[(triton.cdiv(x.numel(), 256),)](table, x.numel(), BLOCK=256)
+    return z
+
+
 def kernel(x, way):
+    if way == 10:
+        return doubled_in_table(x, torch.empty_like(x))
+    if way == 11:
+        doubled_in_table(x, torch.empty_like(x))  # a fig leaf
+        return doubled_in_table(x, torch.empty_like(x))
     if way == 0:
         return double(x, torch.empty_like(x))
     if way == 1:
@@ -72,6 +90,7 @@ def inputs(case, generator):
 
 CASES = {"plain": dict(way=0), "zeros-like": dict(way=1), "zeros": dict(way=2), "views": dict(way=3)}
 SMALL = {"product": dict(way=4), "sum": dict(way=5), "leaf": dict(way=7), "many": dict(way=8), "chain": dict(way=9)}
+SMALL |= {"table": dict(way=10), "table-leaf": dict(way=11)}
 HELD_OUT = {"matmul": dict(way=6)}
 flops = bytes_moved = len
 """
@@ -148,6 +167,13 @@ def test_a_launch_that_nothing_depends_on_is_rejected(workshop: Workshop, manife
     found = said(workshop, only(manifest, "SMALL/leaf"), only(manifest, "CASES/plain"))
     assert found.verdict == Verdict.REJECTED
     assert "leaf: nothing depends on launch 1 (_double)" in found.reason
+
+
+def test_a_launch_is_given_what_its_table_holds_addresses_of(workshop: Workshop, manifest: Manifest) -> None:
+    original = only(manifest, "SMALL/table")
+    assert said(workshop, original, original).verdict is None
+    found = said(workshop, only(manifest, "SMALL/table-leaf"), original)
+    assert "table-leaf: nothing depends on launch 1 (_double_in_table)" in found.reason
 
 
 def test_such_a_launch_of_the_originals_own_is_left_alone(workshop: Workshop, manifest: Manifest) -> None:

@@ -70,16 +70,29 @@ def benchmarked(x):
     return _run(x)
 
 
-def address(x):
+def numbered(x):
     y = torch.empty_like(x)
-    _copy[(4,)](x, y, x.data_ptr(), BLOCK=1024)  # address
+    _copy[(4,)](x, y, x.data_ptr(), BLOCK=1024)
     return y
 
 
 def table(x):
     y = torch.empty_like(x)
-    pointers = torch.tensor([x.data_ptr(), y.data_ptr()], device=x.device)  # table
+    pointers = torch.tensor([x.data_ptr(), y[1024:].data_ptr()], pin_memory=True).to(x.device, non_blocking=True)
     _copy[(4,)](pointers, y, 2, BLOCK=1024)
+    return y
+
+
+def foreign(x):
+    y = torch.empty_like(x)
+    pointers = torch.tensor([x.data_ptr(), KEPT.data_ptr()], device=x.device)  # foreign
+    _copy[(4,)](pointers, y, 2, BLOCK=1024)
+    return y
+
+
+def beyond(x):
+    y = torch.empty_like(x)
+    _copy[(4,)](x, y, x.data_ptr() + 4 * 4096 + 4, BLOCK=1024)  # beyond
     return y
 
 
@@ -174,8 +187,8 @@ REASONS = {
     "captured": "torch.cuda.graph",
     "compiled": "torch.compile",
     "benchmarked": "triton.testing.do_bench",
-    "address": "the address of a tensor used as a number",
-    "table": "a table of tensor addresses",
+    "foreign": "the address of a tensor that this call neither received nor made",
+    "beyond": "an address behind the end of a tensor",
     "kept": "kept from an earlier call",
     "remembered": "kept from an earlier call",
     "tall": "_copy is launched on 1 x 70000 x 1 blocks: axis y takes 0 to 65535",
@@ -238,6 +251,21 @@ def test_classes_of_which_none_may_be_made_may_be_named(traced: Traced) -> None:
 def test_an_address_may_be_asked_for_its_alignment(traced: Traced) -> None:
     (step,) = traced.steps("rounded")
     assert step["args"][2] == 4096
+
+
+def test_an_address_as_a_number_is_recorded_as_the_place_that_it_is_of(traced: Traced) -> None:
+    (step,) = traced.steps("numbered")
+    assert step["args"][2] == {"address": step["args"][0]["t"], "byte": 0}
+
+
+def test_a_table_of_addresses_is_recorded_with_the_places_that_it_names(traced: Traced) -> None:
+    made, launch = traced.steps("table")
+    (result,) = made["out"]
+    written = launch["args"][1]["t"]
+    first, second = made["args"][0]["literal"]
+    assert second == {"address": written, "byte": 2048}
+    assert first == {"address": traced.plan("table")["inputs"]["x"]["t"], "byte": 0}
+    assert launch["args"][0]["t"] == result["t"]
 
 
 def test_an_exception_of_the_launcher_names_its_line(traced: Traced) -> None:

@@ -39,9 +39,12 @@ TAIL = """    tt.return
          "      tt.store %x, %f : !tt.ptr<f32>\n"
          "      scf.yield %y, %x : !tt.ptr<f32>, !tt.ptr<f32>\n"
          "    }\n", {0, 1}),
+        ("    %i = tt.load %c : !tt.ptr<i32>\n    %p = tt.int_to_ptr %i : i32 -> !tt.ptr<f32>\n"
+         "    %q = tt.addptr %p, %n : !tt.ptr<f32>, i32\n    tt.store %q, %f : !tt.ptr<f32>\n", {0, 1, 2}),
+        ("    %p = tt.int_to_ptr %n : i32 -> !tt.ptr<f32>\n    tt.store %p, %f : !tt.ptr<f32>\n", {0, 1, 2}),
     ],
     ids=["plainly", "behind an offset", "what another holds", "at a place that another says", "by an atomic",
-         "in a loop", "in a loop that swaps them"],
+         "in a loop", "in a loop that swaps them", "at an address from memory", "at an address that is an argument"],
 )  # fmt: skip
 def test_a_kernel_writes_through_an_argument(body: str, wanted: set[int]) -> None:
     assert set(Flow(reader.parse(HEAD + body + TAIL)).stored) == wanted
@@ -92,3 +95,13 @@ ADDED = """    %v = tt.load %b : !tt.ptr<f32>
 def test_blocks_add_floats_to_memory_in_any_order(body: str, unordered: bool) -> None:
     found = argument_uses.of(HEAD + body + TAIL, ["a", "b", "c"])
     assert found is not None and found.unordered == unordered
+
+
+def test_a_store_at_an_address_from_memory_is_told_apart_from_stores_through_arguments() -> None:
+    body = (
+        "    %i = tt.load %c : !tt.ptr<i32>\n    %p = tt.int_to_ptr %i : i32 -> !tt.ptr<f32>\n"
+        "    tt.store %p, %f : !tt.ptr<f32>\n    tt.store %b, %f : !tt.ptr<f32>\n"
+    )
+    uses = argument_uses.of(HEAD + body + TAIL, ["a", "b", "c"])
+    assert uses is not None
+    assert (uses.stored, uses.behind) == (("b",), True)

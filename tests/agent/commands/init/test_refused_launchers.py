@@ -4,36 +4,35 @@ from pathlib import Path
 
 from tests.agent.command_line import PYTEST, pgo
 
-TABLE = """import torch
+FILLED = """import torch
 import triton
 import triton.language as tl
 
 
 @triton.jit
-def _each(TABLE, n, BLOCK: tl.constexpr):
-    x = tl.load(TABLE + tl.program_id(0)).to(tl.pointer_type(tl.float32))
-    i = tl.arange(0, BLOCK)
-    tl.store(x + i, tl.load(x + i, i < n) * 2, i < n)
+def _scaled(X, Y, SCALES, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(Y + i, tl.load(X + i, i < n) * tl.load(SCALES + tl.program_id(0)), i < n)
 
 
-def doubled(rows):
-    table = torch.tensor([r.data_ptr() for r in rows], device=rows[0].device)
-    _each[(len(rows),)](table, rows[0].numel(), BLOCK=triton.next_power_of_2(rows[0].numel()))
-    return rows
+def scaled(x):
+    y, scales = torch.empty_like(x), torch.empty(triton.cdiv(x.numel(), 256))
+    for i in range(scales.numel()):
+        scales[i] = 2.0
+    _scaled[(scales.numel(),)](x, y, scales.to(x.device), x.numel(), BLOCK=256)
+    return y
 
 
-def test_doubled():
-    rows = [torch.randn(100, device="cuda") for _ in range(3)]
-    expected = [r * 2 for r in rows]
-    for row, wanted in zip(doubled(rows), expected):
-        torch.testing.assert_close(row, wanted)
+def test_scaled():
+    x = torch.randn(1000, device="cuda")
+    torch.testing.assert_close(scaled(x), x * 2)
 """
 
 
-def test_a_table_of_addresses_is_refused_with_its_line_and_no_target_is_left(tmp_path: Path) -> None:
-    (tmp_path / "table.py").write_text(TABLE)
-    done = pgo("init", "table.py", "-o", "target.py", "--", *PYTEST, "table.py", cwd=tmp_path)
+def test_values_that_the_host_filled_in_are_refused_with_their_line_and_no_target_is_left(tmp_path: Path) -> None:
+    (tmp_path / "filled.py").write_text(FILLED)
+    done = pgo("init", "filled.py", "-o", "target.py", "--", *PYTEST, "filled.py", cwd=tmp_path)
     assert done.code == 2, done.out + done.err
     said = " ".join(done.err.split())
-    assert "no plan can hold what doubled does: line" in said and "a table of tensor addresses" in said
+    assert "no plan can hold what scaled does: filled.py, line 16: a cpu tensor (4,) reaches a launch or an op" in said
     assert not (tmp_path / "target.py").exists()

@@ -1,7 +1,7 @@
 """judge/launches/torch_results.py: a result of torch stays where torch made it, so that no copy is timed."""
 
 import torch
-from pgo_agent.sandbox.bundle.schema import Launch, Op, Plan, Storage, Tensor
+from pgo_agent.sandbox.bundle.schema import Address, Launch, Literal, Op, Plan, Storage, Tensor
 from pgo_agent.sandbox.bundle.validate import Bundle
 from pgo_agent.sandbox.guard_zones import NAN
 from pgo_agent.sandbox.judge.launches.plan_executor import Replay
@@ -69,3 +69,21 @@ def test_results_whose_address_a_launch_is_given_stay_in_the_plans_memory() -> N
 def test_two_results_in_one_storage_stay_in_the_plans_memory() -> None:
     halves = Tensor(1, "float32", (1, 8), (8, 1), 0), Tensor(1, "float32", (1, 8), (8, 1), 8)
     assert held_by_torch(Plan({"x": X}, STORAGES, (Op("aten.sort.default", (X,), {}, halves),), (X,))) == set()
+
+
+def test_a_table_holds_where_the_memory_of_this_replay_lies() -> None:
+    table = Literal((Address(0, 0), Address(2, 8), 7), "int64", (3,))
+    into = Tensor(1, "int64", (3,), (1,), 0)
+    run, _ = replay(
+        Op("aten._to_copy.default", (table,), {}, (into,)), Op("aten.exp.default", (X,), {}, (Z,)), out=into
+    )
+    run()
+    assert run.outputs[0].tolist() == [run.view(X).data_ptr(), run.view(Z).data_ptr() + 8, 7]
+
+
+def test_a_result_whose_address_a_table_holds_lies_in_the_plans_memory_at_each_call() -> None:
+    table = Op(
+        "aten._to_copy.default", (Literal((Address(1, 0),), "int64", (1,)),), {}, (Tensor(2, "int64", (1,), (1,), 0),)
+    )
+    plan = Plan({"x": X}, STORAGES, (STEPS[0], table), (Y,))
+    assert held_by_torch(plan) == {2}
