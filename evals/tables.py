@@ -134,14 +134,15 @@ def _verdicts(verdicts: Sequence[RecordedLine]) -> str:
 
 
 def _table(row: Row, who: str) -> str:
-    libraries = sorted({name for c in row.cases.values() for name in c.libraries})
+    libraries = row.libraries
     columns = [f"`{row.kernel}` by {who}", "as shipped", "tuned", "winner", "winner / tuned", *libraries]
     lines = ["| " + " | ".join(columns) + " |", "|---|" + "---:|" * (len(columns) - 1)]
     for name, case in row.cases.items():
         unit = case.reached(SHIPPED, row.environment).unit
         rates = [_rate(row, case, side) for side in (*BASES, WINNER)]
         ratio = interval(case.ratio(TUNED)) if row.winner else "-"
-        cells = [*rates, ratio, *(_rate(row, case, library) for library in libraries)]
+        none = {n: "refused" for n in libraries if name in (row.refused or {}).get(n, {})}
+        cells = [*rates, ratio, *(_rate(row, case, n, none.get(n, "-")) for n in libraries)]
         lines.append("| " + " | ".join([f"{name.split('/', 1)[1]} ({unit})", *cells]) + " |")
     won = f"Geometric mean {interval(row.ratio(TUNED))} of tuned."
     total = won if row.winner else "No candidate beat the kernel beyond the noise."
@@ -161,8 +162,8 @@ def _said(commits: Iterable[str]) -> str:
     return f"commit {', '.join(map(short, sorted(set(commits))))}"
 
 
-def _rate(row: Row, case: Case, side: str) -> str:
-    return f"{case.reached(side, row.environment).rate:.0f}" if side in case.ms else "-"
+def _rate(row: Row, case: Case, side: str, none: str = "-") -> str:
+    return f"{case.reached(side, row.environment).rate:.0f}" if side in case.ms else none
 
 
 def nights() -> str:

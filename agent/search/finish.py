@@ -78,6 +78,7 @@ def _measured(ctx: Context, gpu: Judge, seconds: float) -> MeasuredRun:
         unfit=base.unfit,
         seconds=seconds,
         uncompiled=timed.uncompiled,
+        libraries=timed.libraries,
     )
 
 

@@ -97,7 +97,8 @@ def _measured(summary: MeasuredRun, run: str, out: Console) -> None:
     env = summary.environment
     names = {n for row in summary.cases.values() for n in row.sides}
     baselines = ["shipped", *([AUTOTUNED] if AUTOTUNED in names else []), "tuned"]
-    libraries = sorted(names - {*baselines, "winner", "A/A"})
+    noted = summary.libraries or {}
+    libraries = sorted((names | noted.keys()) - {*baselines, "winner", "A/A"})
     if warning := shipped_configurations.lost(summary):
         out.print(f"[bold yellow]{escape(warning)}[/bold yellow]", highlight=False, soft_wrap=True)
     title = f"Measured on {env.gpu}, driver {env.driver}, torch {env.torch}"
@@ -106,7 +107,8 @@ def _measured(summary: MeasuredRun, run: str, out: Console) -> None:
     for column in ("case", "", *sides, *(["winner / tuned"] if summary.winner else [])):
         table.add_column(column, justify="left" if column in ("case", "") else "right")
     for case, row in summary.cases.items():
-        cells = [f"{row.sides[s].rate:.0f}" if s in row.sides else "-" for s in sides]
+        refused = {s: "refused" for s, cases in noted.items() if case in cases}
+        cells = [f"{row.sides[s].rate:.0f}" if s in row.sides else refused.get(s, "-") for s in sides]
         last = [interval(row.ratio["tuned"])] if row.ratio else []
         table.add_row(case.split("/", 1)[1], row.sides["shipped"].unit, *cells, *last)
     out.print(table)
@@ -119,7 +121,8 @@ def _measured(summary: MeasuredRun, run: str, out: Console) -> None:
         out.print(f"evidence: pgo-agent show {run} {summary.winner}", highlight=False)
     else:
         out.print("no candidate was faster than the kernel as shipped beyond the noise.")
-    for note in filter(None, (shipped_configurations.note(summary.unfit), *uncompiled(summary))):
+    notes = (shipped_configurations.note(summary.unfit), *uncompiled(summary), *of_libraries(summary))
+    for note in filter(None, notes):
         out.print(escape(note), highlight=False, soft_wrap=True)
 
 
@@ -127,6 +130,16 @@ def uncompiled(summary: RunSummary | None) -> list[str]:
     """Return in which cases the compiled reference that was asked for has no time, and why."""
     notes = (summary.uncompiled or {}).items() if isinstance(summary, MeasuredRun) else ()
     return [f"torch.compile of the reference is not timed in {c.split('/', 1)[1]}: {why}" for c, why in notes]
+
+
+def of_libraries(summary: RunSummary | None) -> list[str]:
+    """Return which libraries have no time in which cases, or results that would not be accepted, and why."""
+    noted = (summary.libraries or {}).items() if isinstance(summary, MeasuredRun) else ()
+    lines = list[str]()
+    for library, cases in noted:
+        for why in dict.fromkeys(cases.values()):
+            lines.append(f"{library} in {', '.join(c.split('/', 1)[1] for c, w in cases.items() if w == why)}: {why}")
+    return lines
 
 
 def _of_autotuned(against: Mapping[str, Sequence[float]]) -> str:

@@ -208,22 +208,23 @@ def _row(r: Row, tones: Colors) -> Values:
 
 def _cases(r: Row) -> Values:
     """Rates of every side, case by case, and what is delivered as a part of the fastest library and the peak."""
-    libraries = sorted({side for c in r.cases.values() for side in c.libraries})
     picked = [AUTOTUNED] if any(AUTOTUNED in c.ms for c in r.cases.values()) else []
-    sides = [SHIPPED, *picked, TUNED, *([WINNER] if r.winner else []), *libraries]
+    sides = [SHIPPED, *picked, TUNED, *([WINNER] if r.winner else []), *r.libraries]
     return {
         "sides": sides,
         "picked": slower(r),
         "unfit": list(shipped_configurations.lines(r.unfit)),
-        "rows": [_case(n, c, sides, r.environment) for n, c in r.cases.items()],
+        "rows": [_case(n, c, sides, r) for n, c in r.cases.items()],
         "peaks": ", ".join(_peaks(r.environment)),
     }
 
 
-def _case(name: str, c: Case, sides: Sequence[str], environment: Environment) -> Values:
-    reached = {s: c.reached(s, environment) for s in c.ms}
+def _case(name: str, c: Case, sides: Sequence[str], r: Row) -> Values:
+    reached = {s: c.reached(s, r.environment) for s in c.ms}
     delivered = reached[c.delivered]
     rates = [f"{reached[s].rate:,.0f}" if s in reached and reached[s].rate is not None else "-" for s in sides]
+    refused = {s for s, cases in (r.refused or {}).items() if name in cases and s not in reached}
+    rates = ["refused" if s in refused else rate for s, rate in zip(sides, rates, strict=True)]
     plan = c.plans.get(c.delivered, {})
     return {
         "name": _case_name(name),

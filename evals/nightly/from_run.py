@@ -49,6 +49,7 @@ def of(store: Store, run: Run, plan: NightlyPlan, planned: NightlyRun) -> Row:
         templates=templates.digest(OPTIMIZER),
         suite=plan.suite,
         uncompiled=run.summary.uncompiled if isinstance(run.summary, MeasuredRun) else None,
+        refused=run.summary.libraries if isinstance(run.summary, MeasuredRun) else None,
     )
 
 

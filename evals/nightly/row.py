@@ -138,7 +138,14 @@ class Row(Record):
     suite: str = field(default="", metadata=OPTIONAL)  # that the kernel is of; empty: none
     # case -> why torch.compile of the reference has no time there; None: it was not asked for
     uncompiled: dict[str, str] | None = field(default=None, metadata=OPTIONAL)
+    # library -> case -> why it has no time there, or why its results would not be accepted
+    refused: dict[str, dict[str, str]] | None = field(default=None, metadata=OPTIONAL)
     file: str = field(default="", compare=False)  # that it was read from
+
+    @property
+    def libraries(self) -> list[str]:
+        """The libraries that were timed in a case, or refused one."""
+        return sorted({name for c in self.cases.values() for name in c.libraries} | (self.refused or {}).keys())
 
     @property
     def key(self) -> tuple[str, str, int | None]:

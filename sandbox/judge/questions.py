@@ -162,6 +162,8 @@ class Timed(Record):
     times: dict[str, dict[str, tuple[float, ...]]]  # case -> side -> ms
     # case -> why the reference was not compiled; None: nobody asked for it
     uncompiled: dict[str, str] | None = field(default=None, metadata=OPTIONAL)
+    # library -> case -> why it has no time there, or why its results would not be accepted
+    libraries: dict[str, dict[str, str]] | None = field(default=None, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True)

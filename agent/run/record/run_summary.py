@@ -94,6 +94,8 @@ class MeasuredRun(Record):
     seconds: float  # of wall clock, over all resumptions
     # case -> why torch.compile of the reference has no time there; None: it was not asked for
     uncompiled: dict[str, str] | None = field(default=None, metadata=OPTIONAL)
+    # library -> case -> why it has no time there, or why its results would not be accepted
+    libraries: dict[str, dict[str, str]] | None = field(default=None, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -135,7 +135,9 @@ def report(store: Store, name: str) -> Report:
         (),
     )
     uncompiled = parts.take("torch.compile of the reference", lambda: display.uncompiled(run.summary), list[str]())
-    return replace(gathered, absent=tuple(dict.fromkeys([*_lacking(gathered), *uncompiled, *parts.absent])))
+    libraries = parts.take("libraries", lambda: display.of_libraries(run.summary), list[str]())
+    absent = dict.fromkeys([*_lacking(gathered), *uncompiled, *libraries, *parts.absent])
+    return replace(gathered, absent=tuple(absent))
 
 
 def _outcome(run: Run, session: Session | None, chosen: Candidate | None) -> str:

@@ -289,7 +289,7 @@ _REPEAT = object_of(headers=sha, records=sha, blocks=count(0, 1 << 31), fetched=
 ANSWERS: dict[str, Mapping[str, Form]] = {
     HELLO: {},
     "sweep": {"entries": list_of(_ENTRY)},
-    "final": {"times": _TIMES, "uncompiled": optional(map_of(text))},
+    "final": {"times": _TIMES, "uncompiled": optional(map_of(text)), "libraries": optional(map_of(map_of(text)))},
     "idle": {"idle": list_of(text)},
     "same_bits": {"differs": text},
     "timeline": {

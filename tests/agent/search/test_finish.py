@@ -1,5 +1,6 @@
 """The end of a run: the compiled reference is timed where it was asked for, and costs a run nothing where it fails."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from pgo_agent.agent.views import summary as display
 from pgo_agent.sandbox.judge.interface import Ended
 from pgo_agent.sandbox.judge.questions import Final, Timed
 from pgo_agent.sandbox.target import COMPILED
+from rich.console import Console
 
 from tests.agent import reported
 from tests.conftest import TARGETS
@@ -35,6 +37,16 @@ class Ending(Compiling):
     ends = True
 
 
+class Refusing(Compiling):
+    """One library ran in no case, for one reason; the results of another are not those of the reference."""
+
+    def ask(self, question: Final) -> Timed:
+        timed = super().ask(question)
+        refused = dict.fromkeys(timed.times, "not timed: RuntimeError: no kernel for heads of 96")
+        wrong = "its results would not be accepted: output 0: max error 1"
+        return replace(timed, libraries={"cuDNN": refused, "cuLibrary": {next(iter(timed.times)): wrong}})
+
+
 def finished(folder: Path, judge: type[Compiling], compile_reference: bool) -> MeasuredRun:
     (folder / "spilling.py").write_text((TARGETS / "spilling.py").read_text())
     ctx = reported.begin(folder, folder / "spilling.py", compile_reference=compile_reference)
@@ -58,3 +70,14 @@ def test_a_judge_that_hangs_while_it_compiles_costs_the_run_nothing_but_that_sid
     summary = finished(tmp_path, Ending, True)
     assert all("tuned" in sides and COMPILED not in sides for sides in summary.times.values())
     assert f"in 2k: the judge's process did not come to an end at '{STEP}'" in " ".join(display.uncompiled(summary))
+
+
+def test_a_library_that_refuses_cases_is_shown_as_refusing_them_and_says_why_once(tmp_path: Path) -> None:
+    summary = finished(tmp_path, Refusing, False)
+    console = Console(record=True, width=200)
+    display.result(summary, "a-run", "none_found", console)
+    printed = " ".join(console.export_text().split())
+    cases = ", ".join(c.split("/", 1)[1] for c in summary.times)
+    assert printed.count("refused") == len(summary.times)
+    assert printed.count(f"cuDNN in {cases}: not timed: RuntimeError: no kernel for heads of 96") == 1
+    assert "its results would not be accepted: output 0: max error 1" in printed

@@ -1,4 +1,4 @@
-"""Which libraries of a target the last session times. On CPU tensors: nothing is timed here."""
+"""Which libraries the last session times, and what is said of them. On CPU tensors: nothing is timed here."""
 
 import importlib
 from collections.abc import Callable
@@ -19,9 +19,11 @@ def session(**functions: Callable[[Any], Any]) -> TargetSession:
         return {"x": torch.randn(case["n"], generator=generator)}
 
     module = ModuleType("target")
-    vars(module).update(inputs=inputs, LIBRARIES=functions)
+    vars(module).update(inputs=inputs, LIBRARIES=functions, reference=torch.relu)
     unused: Any = None
-    return TargetSession(module, {CASE: {"n": 8}}, torch.device("cpu"), unused, unused, unused)
+    bench = TargetSession(module, {CASE: {"n": 8}}, torch.device("cpu"), unused, lambda *_: None, unused)
+    bench.new_seeds()
+    return bench
 
 
 def not_installed(x: torch.Tensor) -> Any:
@@ -32,6 +34,19 @@ def refuses_the_case(x: torch.Tensor) -> Any:
     raise ValueError(f"rows of {len(x)} are not supported")
 
 
-def test_a_library_that_is_not_installed_or_refuses_a_case_is_left_out_and_the_others_are_timed() -> None:
-    bench = session(torch=torch.relu, missing=not_installed, refusing=refuses_the_case)
-    assert last_session.libraries(bench, CASE) == {"torch": torch.relu}
+def test_a_library_that_is_not_installed_or_refuses_a_case_is_left_out_and_says_why() -> None:
+    taken, said = last_session.libraries(
+        session(torch=torch.relu, missing=not_installed, refusing=refuses_the_case), CASE
+    )
+    assert taken == {"torch": torch.relu}
+    assert said == {
+        "missing": "not timed: ModuleNotFoundError: No module named 'a_library_that_nobody_has_installed'",
+        "refusing": "not timed: ValueError: rows of 8 are not supported",
+    }
+
+
+def test_a_library_that_computes_something_else_is_timed_and_it_is_said() -> None:
+    taken, said = last_session.libraries(session(gelu=torch.nn.functional.gelu, pair=lambda x: (x, x)), CASE)
+    assert list(taken) == ["gelu", "pair"]
+    assert said["gelu"].startswith("its results would not be accepted: output 0: max error")
+    assert "outputs are" in said["pair"]
