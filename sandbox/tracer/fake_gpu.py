@@ -7,11 +7,10 @@ import torch
 import torch._library.triton
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.tracer import cuda_device_guard, custom_ops, fake_cuda_api, lazy_dynamo
+from pgo_agent.sandbox.tracer.fake_addresses import Addresses
 from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from triton.runtime import driver
-
-BASE, STEP = 1 << 46, 1 << 40  # fake addresses: one terabyte for each storage, far above any real one
 
 lazy_dynamo.settings()  # before there is a FakeTensorMode, which would import all of dynamo
 
@@ -20,37 +19,6 @@ class FakeMode(FakeTensorMode):
     """Stays off the device although `torch.cuda.is_available()` now says yes."""
 
     avoid_device_init = True
-
-
-class Addresses:
-    """Fake tensors answer `data_ptr()` with an address of their own, which is found again where it is used as a
-    number."""
-
-    def __init__(self) -> None:
-        self._index: dict[int, int] = {}
-        self._keep: list[Any] = []
-        self._asked: dict[int, Any] = {}  # address -> the tensor whose it is
-
-    def of(self, tensor: Any) -> int:
-        storage = tensor.untyped_storage()
-        if storage._cdata not in self._index:
-            self._index[storage._cdata] = len(self._index)
-            self._keep.append(storage)
-        address = BASE + self._index[storage._cdata] * STEP + int(tensor.storage_offset()) * int(tensor.element_size())
-        self._asked[address] = tensor
-        return address
-
-    def tensor(self, n: object) -> Any:
-        """Return the tensor that was asked last for this address; None where it is no such address."""
-        return self._asked.get(n) if type(n) is int else None
-
-    def contains(self, n: object) -> bool:
-        return type(n) is int and BASE <= n < BASE + len(self._index) * STEP
-
-    def found(self, n: int) -> tuple[Any, int]:
-        """Return the storage in which an address lies, and the byte of it."""
-        place, byte = divmod(n - BASE, STEP)
-        return self._keep[place], byte
 
 
 class Generator(torch.Generator):

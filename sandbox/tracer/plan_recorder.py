@@ -12,8 +12,8 @@ import triton.language as tl
 from pgo_agent.sandbox.bundle.schema import MOST_STEPS
 from pgo_agent.sandbox.json_codec import JsonObject
 from pgo_agent.sandbox.tracer import custom_ops
+from pgo_agent.sandbox.tracer.fake_addresses import Addresses
 from pgo_agent.sandbox.tracer.fake_cuda_api import Refusals
-from pgo_agent.sandbox.tracer.fake_gpu import Addresses
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode

@@ -8,7 +8,15 @@ from typing import Any
 from pgo_agent.sandbox import devices, in_place, target
 from pgo_agent.sandbox.compiler import nvidia_tools
 from pgo_agent.sandbox.errors import TargetFault
-from pgo_agent.sandbox.tracer import autotune, compiler_stderr, error_messages, fake_cuda_api, fake_gpu, launches
+from pgo_agent.sandbox.tracer import (
+    autotune,
+    compiler_stderr,
+    error_messages,
+    fake_addresses,
+    fake_cuda_api,
+    fake_gpu,
+    launches,
+)
 from pgo_agent.sandbox.tracer.capture_ttgir import Capture
 from pgo_agent.sandbox.tracer.plan_recorder import Recorder
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
@@ -28,7 +36,7 @@ class Session:
     """Installs the stand-in GPU in this process and records launchers on it."""
 
     def __init__(self, device: str, contract: Path, candidate: Path, full: bool, located: bool = False) -> None:
-        self.refusals, self.addresses = fake_cuda_api.Refusals(), fake_gpu.Addresses()
+        self.refusals, self.addresses = fake_cuda_api.Refusals(), fake_addresses.Addresses()
         self.refusals.file = str(candidate)
         self.capture = Capture(full, located)
         self.recorder = Recorder(self.refusals, self.addresses)

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from pgo_agent.sandbox.tracer import made_values
-from pgo_agent.sandbox.tracer.fake_gpu import Addresses
+from pgo_agent.sandbox.tracer.fake_addresses import Addresses
 from torch.utils._pytree import tree_leaves
 
 SPREAD = 0x9E3779B1  # a prime near 2**32 over the golden ratio: its multiples spread evenly over any range

@@ -17,7 +17,7 @@ import torch
 from pgo_agent.sandbox.tracer import call_frames, custom_ops, launch_frames
 from pgo_agent.sandbox.tracer.call_frames import Call
 from pgo_agent.sandbox.tracer.checks import Checks
-from pgo_agent.sandbox.tracer.fake_gpu import Addresses
+from pgo_agent.sandbox.tracer.fake_addresses import Addresses
 from pgo_agent.sandbox.tracer.tensor_values import TensorValues
 from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode

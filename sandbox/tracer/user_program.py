@@ -30,7 +30,7 @@ def main(folder: Path) -> None:
 def _watched(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
     import torch
     from pgo_agent.sandbox import devices
-    from pgo_agent.sandbox.tracer import autotune, fake_cuda_api, fake_gpu, stand_in_backward
+    from pgo_agent.sandbox.tracer import autotune, fake_addresses, fake_cuda_api, fake_gpu, stand_in_backward
     from pgo_agent.sandbox.tracer.capture_ttgir import Capture
     from pgo_agent.sandbox.tracer.user_calls import Watch
 
@@ -51,7 +51,7 @@ def _watched(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
         """Of a package that is named itself, every file is watched: it gives what its modules define."""
         return file in files or (file.startswith(folders) and around(file))
 
-    refusals, addresses = fake_cuda_api.Refusals(), fake_gpu.Addresses()
+    refusals, addresses = fake_cuda_api.Refusals(), fake_addresses.Addresses()
     watch = Watch(watched, around, addresses, request["launcher"])
 
     capture = Capture(full=False)

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from pgo_agent.sandbox import devices, target
-from pgo_agent.sandbox.tracer import fake_cuda_api, fake_gpu
+from pgo_agent.sandbox.tracer import fake_addresses, fake_cuda_api, fake_gpu
 from pgo_agent.sandbox.tracer.capture_ttgir import Capture
 from pgo_agent.sandbox.tracer.inductor import launcher_text, reference_graph
 from pgo_agent.sandbox.tracer.inductor.launcher_text import KernelPart
@@ -26,7 +26,7 @@ SAID = 300  # characters of what torch says
 def answer(folder: Path, request: Mapping[str, Any]) -> dict[str, Any]:
     """Return `variants`, the parts of a kernel file for each way to trace the reference, and `refused`, reasons."""
     capture = Capture(False, False)
-    nothing = fake_cuda_api.Refusals(), fake_gpu.Addresses()
+    nothing = fake_cuda_api.Refusals(), fake_addresses.Addresses()
     fake_gpu.install(devices.find(request["device"]), *nothing, lambda *_a: None, capture.resources)
     torch.compile = fake_cuda_api.compiled(lambda function: function)
     with fake_gpu.FakeMode(allow_non_fake_inputs=True):

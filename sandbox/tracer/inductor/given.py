@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pgo_agent.sandbox import devices, parsing
-from pgo_agent.sandbox.tracer import fake_cuda_api, fake_gpu
+from pgo_agent.sandbox.tracer import fake_addresses, fake_cuda_api, fake_gpu
 from pgo_agent.sandbox.tracer.capture_ttgir import Capture
 from pgo_agent.sandbox.tracer.inductor import kernel_text, launcher_text
 from pgo_agent.sandbox.tracer.inductor.kernel_text import Kernel
@@ -34,7 +34,7 @@ class _Config:
 def answer(folder: Path, request: Mapping[str, Any]) -> dict[str, object]:
     """Return `kernels`, texts by name, `refused`, reasons by name, `guessed`, why configurations are guesses, by name,
     and `launches`, the statements of those that were asked for."""
-    nothing = fake_cuda_api.Refusals(), fake_gpu.Addresses()
+    nothing = fake_cuda_api.Refusals(), fake_addresses.Addresses()
     fake_gpu.install(devices.find(request["device"]), *nothing, lambda *_a: None, Capture(False, False).resources)
     kernels, refused, guessed = dict[str, Kernel](), dict[str, str](), dict[str, str]()
     for asked in request["kernels"]:
