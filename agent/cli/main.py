@@ -170,6 +170,10 @@ def profile(
     seconds: SecondsOption = 60.0,
     html: HtmlOption = None,
     perfetto: PerfettoOption = None,
+    candidate: Annotated[
+        str | None,
+        typer.Option("--candidate", metavar="RUN/ID", help="A candidate of a run of FILE in its place; TTGIR, too."),
+    ] = None,
     *,
     asked: RunSettings,
     store: StoreOption = WORKSPACE,
@@ -182,6 +186,7 @@ def profile(
     both need a GPU. Asked again, the answer comes from the workspace.
     """
     from pgo_agent.agent.commands import profile as profiling
+    from pgo_agent.agent.commands import profile_subject
     from pgo_agent.agent.profile.summarize import summarize
     from pgo_agent.agent.views.profile import output as report
 
@@ -191,10 +196,11 @@ def profile(
         wanted = profiling.parse_passes(passes)
         with runner.opened(store, create=True) as opened:
             try:
-                result = profiling.profile(file, asked, configuration, backend, opened, wanted, seconds)
+                subject = profile_subject.of(file, opened, candidate)
+                result = profiling.profile(subject, asked, configuration, backend, opened, wanted, seconds)
             except KeyboardInterrupt:
                 runner.interrupted("the same command; what was taken is kept")
-            report.write(result, file, outlets, opened.contents, {c.case: summarize(c) for c in result.cases})
+            report.write(result, subject.source, outlets, opened.contents, {c.case: summarize(c) for c in result.cases})
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""`profile`: what the kernels of a target cost and where, by passes over its builds. It judges and records nothing.
+"""`profile`: what the kernels of a target or candidate cost, and where, by passes over builds. It judges nothing.
 
 A profile is made of passes (`sandbox/profile/`). Their answers are stored in the workspace, so a second call is fast.
 Without a GPU only the static pass and stored answers are available. `case_profile.py` profiles a case, `views/` draws.
@@ -9,16 +9,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
+from pgo_agent.agent.commands.profile_subject import ProfileSubject
 from pgo_agent.agent.profile.case_profile import CaseProfile, Means, Profile, Wanted, case_profile
 from pgo_agent.agent.profile.pass_runner import AT_ONCE, NO_GPU, GpuBudget
 from pgo_agent.agent.run import judge_choice
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import RunSettings
-from pgo_agent.agent.run.target_file import locate
-from pgo_agent.sandbox import target
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import EnvironmentFault, TargetFault, UsageFault
@@ -57,7 +55,7 @@ def parse_passes(text: str | None) -> frozenset[PassName] | None:
 
 
 def profile(
-    file: Path,
+    subject: ProfileSubject,
     asked: RunSettings,
     configuration: str | None,
     backend: str,
@@ -65,29 +63,29 @@ def profile(
     wanted: frozenset[PassName] | None = None,
     seconds: float = 60.0,
 ) -> Profile:
-    """Return the profile of a target at one configuration of each case.
+    """Return the profile of a target, or a candidate, at one configuration of each case.
 
     `wanted`: passes; None leaves them to the profiler's role. `seconds`: of the GPU, for all that is not stored yet.
 
-    Raises UsageFault for an unknown file, case, configuration or backend, TargetFault when nothing of the target
-    builds, EnvironmentFault for the sandbox, the disk, and a GPU that is asked for and missing.
+    Raises UsageFault for an unknown case, configuration or backend, and a candidate for another device, TargetFault
+    when nothing of the target builds, EnvironmentFault for the sandbox, the disk, and a GPU that is asked for and
+    missing.
     """
-    subject = target.read(locate(file))
     judge, device = judge_choice.choose(asked)
     try:
-        _open(judge, subject, wanted)
+        subject.fits(device)
+        _open(judge, subject.target, wanted)
         cores = len(os.sched_getaffinity(0))
-        builder = Builder(subject, device, box.choose(asked.sandbox, asked.python), store.contents, cores)
-        built = bundled(Workbench(builder), subject.source, subject.contract, asked.cases)
+        builder = Builder(subject.target, device, box.choose(asked.sandbox, asked.python), store.contents, cores)
+        built = _built(Workbench(builder), subject, asked.cases)
         _must_exist(built, asked.cases)
-        tuned = _tuned(store, subject)
-        chosen = [_chosen(subject.source, built, case, configuration, tuned) for case in built.configurations]
+        chosen = _configurations(store, subject, built, configuration)
         cases = _taken(builder, GpuBudget(judge, seconds), wanted, chosen, backend)
     finally:
         if judge is not None:
             judge.close()
     cases = tuple(_with_floor(case, built, device) for case in cases)
-    return Profile(subject.name, device.key, built.bundle, cases, built.failures)
+    return Profile(subject.target.name, device.key, built.bundle, cases, built.failures)
 
 
 def _open(judge: Judge | None, subject: Target, wanted: frozenset[PassName] | None) -> None:
@@ -130,6 +128,24 @@ def bundled(bench: Workbench, source: str, contract: str, cases: tuple[str, ...]
     return Bundled(built.bundle, labels, failures, _works(built.described))
 
 
+def _built(bench: Workbench, subject: ProfileSubject, cases: tuple[str, ...]) -> Bundled:
+    """Return the target's builds, or a candidate's with what the target says of its work."""
+    own = bundled(bench, subject.target.source, subject.target.contract, cases)
+    if not subject.bundle:
+        return own
+    labels = {c: ls for c, ls in subject.configurations.items() if not cases or c.removeprefix(PUBLIC) in cases}
+    return Bundled(subject.bundle, labels, (), own.works)
+
+
+def _configurations(store: Store, subject: ProfileSubject, built: Bundled, wanted: str | None) -> list[Wanted]:
+    why = "the best of the last run"
+    best: Mapping[str, tuple[str, ...]] = _tuned(store, subject.target)
+    if subject.bundle:
+        why, best = "the one that its run chose", {c: (label,) for c, label in subject.chosen.items()}
+    chosen = [_chosen(subject.source, built, case, wanted, best, why) for case in built.configurations]
+    return [replace(w, untrusted=subject.untrusted) for w in chosen]
+
+
 def _works(described: object) -> dict[str, Work]:
     try:
         return {case: work for case, work in roofline.of_described(described).items() if case.startswith(PUBLIC)}
@@ -159,12 +175,14 @@ def _tuned(store: Store, subject: Target) -> Mapping[str, tuple[str, str]]:
     return {c: (p.choice, baselines[-1].shipped[c].choice) for c, p in baselines[-1].tuned.items()} if baselines else {}
 
 
-def _chosen(source: str, built: Bundled, case: str, wanted: str | None, tuned: Mapping[str, tuple[str, ...]]) -> Wanted:
+def _chosen(
+    source: str, built: Bundled, case: str, wanted: str | None, tuned: Mapping[str, tuple[str, ...]], best_why: str
+) -> Wanted:
     labels = built.configurations[case]
     if wanted is not None and wanted not in labels:
         raise UsageFault(f"{case} has no configuration '{wanted}'", f"it has: {'; '.join(labels)}")
     best = next((label for label in tuned.get(case, ()) if label in labels), None)
     label, why = (wanted, "as asked") if wanted else (labels[0], "the first of the file's list")
     if wanted is None and best is not None:
-        label, why = best, "the best of the last run"
+        label, why = best, best_why
     return Wanted(source, built.bundle, case, label, why)

@@ -6,7 +6,7 @@ Bank conflicts need Nsight Compute, and a machine that lets it count; without it
 from pathlib import Path
 
 import pytest
-from pgo_agent.agent.commands import profile
+from pgo_agent.agent.commands import profile, profile_subject
 from pgo_agent.agent.profile.quoted_numbers import unfounded
 from pgo_agent.agent.profile.summarize import summarize
 from pgo_agent.agent.run.record.store import Store
@@ -20,7 +20,9 @@ from tests.agent.defects import STATIC, VARIANTS
 @pytest.mark.parametrize("name", VARIANTS)
 def test_the_first_bottleneck_names_the_defect(name: str, tmp_path: Path) -> None:
     (tmp_path / "target.py").write_text(VARIANTS[name].text)
-    (case,) = profile.profile(tmp_path / "target.py", RunSettings(), None, "nvidia", Store(tmp_path / "w")).cases
+    store = Store(tmp_path / "w")
+    subject = profile_subject.of(tmp_path / "target.py", store, None)
+    (case,) = profile.profile(subject, RunSettings(), None, "nvidia", store).cases
     summary = summarize(case)
     print(f"\n{summary.text}")
     (kernel,) = case.kernels

@@ -13,7 +13,7 @@ from pgo_agent.agent import text
 from pgo_agent.agent.cli.mcp_server import built_kernels, looked_for
 from pgo_agent.agent.evaluation import coverage_text
 from pgo_agent.agent.evaluation.duplicates import SAME_AS
-from pgo_agent.agent.run import incumbent
+from pgo_agent.agent.run import incumbent, target_file
 from pgo_agent.agent.run.record import pending, user_requests
 from pgo_agent.agent.run.record.baseline import Baseline
 from pgo_agent.agent.run.record.candidate import Candidate, candidate_id
@@ -155,6 +155,15 @@ def found(store: Store, job: str) -> tuple[Run, Candidate | None]:
     if run is None or (candidate is None and name not in {candidate_id(s.body["source"]) for s in asked}):
         raise UsageFault(f"there is no job '{text.line(job, 80)}'", "take it from the answer of `submit`")
     return run, candidate
+
+
+def target_of(store: Store, job: str) -> Path:
+    """Return the target of a candidate that was proposed. Raises UsageFault for no such candidate, and for one that
+    waits; TargetMoved where the file is another one now."""
+    run, candidate = found(store, job)
+    if candidate is None:
+        raise UsageFault("that candidate is not proposed yet", "ask for its status first")
+    return target_file.unmoved(run).path
 
 
 def job_of(run: Run, source: str) -> str:

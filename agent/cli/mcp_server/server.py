@@ -21,7 +21,6 @@ from pgo_agent.agent.cli.mcp_server import (
     cards,
     confirmation,
     submissions,
-    submitted_file,
     target_check,
     worker,
 )
@@ -161,8 +160,9 @@ class Tools:
         shipped, the first of a candidate's. passes: static needs no GPU; static,timeline,counters adds clocks inside of
         the kernel and Nsight Compute's counters, on a GPU. It may take a minute.
         """
-        file = submitted_file.written(self.store, candidate, self.asked) if candidate else self._file(target)
-        arguments = ["profile", str(file), "--passes", passes, "--store", str(self.store.root.resolve())]
+        file = answers.target_of(self.store, candidate) if candidate else self._file(target)
+        instead = ["--candidate", candidate] if candidate else []
+        arguments = ["profile", str(file), *instead, "--passes", passes, "--store", str(self.store.root.resolve())]
         arguments += settings.arguments(self.asked, Command.PROFILE)
         arguments += ["--config", configuration] if configuration else []
         return self.commands.run([*arguments, *(["--code"] if code else [])], _seconds(wait_seconds))

@@ -13,10 +13,8 @@ from pathlib import Path
 
 from pgo_agent.agent.profile.case_profile import Profile
 from pgo_agent.agent.profile.summary import Summary
-from pgo_agent.agent.run.target_file import locate
 from pgo_agent.agent.views import summary
 from pgo_agent.agent.views.profile import terminal
-from pgo_agent.sandbox import target
 from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 
@@ -41,16 +39,17 @@ class Outlets:
 
 def write(
     profile: Profile,
-    file: Path,
+    source: str,
     outlets: Outlets,
     contents: ContentStore,
     summaries: Mapping[str, Summary] | None = None,
 ) -> None:
-    """Write and print the profile. `contents`: holds records of timelines. `summaries`: by the profile's case names.
+    """Write and print the profile. `source`: the kernel file, whose lines it names. `contents`: holds records of
+    timelines. `summaries`: by the profile's case names.
 
     Raises UsageFault for a trace without a timeline, EnvironmentFault when a file cannot be written.
     """
-    source, by_case = target.read(locate(file)).source, summaries or {}
+    by_case = summaries or {}
     if outlets.perfetto:
         from pgo_agent.agent.views.profile import perfetto  # needs numpy
 

@@ -54,6 +54,10 @@ def test_edited_it_is_built_and_says_that_nothing_here_runs_it(place: Path) -> N
     shown = pgo("show", "last", one["id"], cwd=place).out
     assert "-    %15 = arith.addf" in shown and "+    %15 = arith.subf" in shown
     assert "TTGIR: " in pgo("diff", "shipped", one["id"], cwd=place).out
+    asked = ("profile", "add.py", "--candidate", f"last/{one['id'][:6]}", "--code")
+    profiled = pgo(*asked, cwd=place).out
+    assert "x = arg0_tile - arg1_tile" in profiled, "a profile shows the code of the candidate, and not the target's"
+    assert "was built for h200" in pgo(*asked, "--device", "a100", cwd=place).err
 
 
 @pytest.mark.slow

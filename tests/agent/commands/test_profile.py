@@ -162,5 +162,5 @@ def test_what_a_run_found_best_is_profiled_tuned_before_the_files_own(
     best: tuple[str, ...], label: str, why: str
 ) -> None:
     built = profile.Bundled("bundle", {"CASES/1m": ("B=16", "B=32", "B=64")}, (), {})
-    chosen = profile._chosen("", built, "CASES/1m", None, {"CASES/1m": best})
+    chosen = profile._chosen("", built, "CASES/1m", None, {"CASES/1m": best}, "the best of the last run")
     assert (chosen.label, chosen.why) == (label, why)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from pgo_agent.agent.commands import profile
+from pgo_agent.agent.commands import profile, profile_subject
 from pgo_agent.agent.profile.quoted_numbers import unfounded
 from pgo_agent.agent.profile.summarize import summarize
 from pgo_agent.agent.profile.summary import Summary
@@ -43,7 +43,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 def summarized(store: Store, folder: Path, variant: Variant) -> Summary:
     (folder / "target.py").write_text(variant.text)
-    (case,) = profile.profile(folder / "target.py", RunSettings(), None, "nvidia", store).cases
+    subject = profile_subject.of(folder / "target.py", store, None)
+    (case,) = profile.profile(subject, RunSettings(), None, "nvidia", store).cases
     summary = summarize(case)
     assert unfounded(summary.text, case) == []
     return summary
