@@ -132,6 +132,7 @@ class Box:
             "PYTHONSAFEPATH": "1",
             "PYTHONNOUSERSITE": "1",
             "USER": "nobody",
+            "OMP_WAIT_POLICY": "PASSIVE",  # threads that spin between two operators of torch take a core from others
             "TORCHINDUCTOR_CACHE_DIR": f"{home}/inductor",
             **extra,
         }
