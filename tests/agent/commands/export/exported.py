@@ -1,4 +1,4 @@
-"""Runs with a candidate to export, and a fresh Python that launches what was exported in Triton's interpreter."""
+"""Runs with a candidate to export, and a Python without us that launches what was exported in Triton's interpreter."""
 
 import os
 import subprocess
@@ -16,6 +16,7 @@ from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 
 from tests.agent.command_line import write
 from tests.agent.proposed import proposed
+from tests.sandbox import forked_python
 
 RUN = "run-1"
 NORM = """
@@ -109,12 +110,20 @@ def problem_run(folder: Path) -> Store:
     return store
 
 
-def apart(program: str, folder: Path, *paths: Path) -> str:
+def fresh(program: str, folder: Path, *paths: Path) -> str:
     """What a program prints in a fresh Python with Triton's interpreter, without anything of ours."""
     env = {n: v for n, v in os.environ.items() if not n.startswith("PYTHON")}
     env |= {"TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(map(str, paths)), "HF_HUB_OFFLINE": "1"}
     done = subprocess.run(
         [sys.executable, "-c", APART + program], cwd=folder, env=env, capture_output=True, text=True, check=False
     )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def apart(program: str, folder: Path, *paths: Path) -> str:
+    """The same in a process that is forked from one that has torch: it cannot import anything of ours either."""
+    place = f"import os, sys\nos.chdir({str(folder)!r})\nsys.path[:0] = {[str(p) for p in paths]!r}\n"
+    done = forked_python.ran(place + APART + program, interpreted=True)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

@@ -10,7 +10,7 @@ from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.gate.verdict import Verdict
 
 from tests.agent.command_line import pgo
-from tests.agent.commands.export.exported import NORM, RUN, add_run, apart, problem_run
+from tests.agent.commands.export.exported import NORM, RUN, add_run, apart, fresh, problem_run
 
 ADDED = """
 x, y = torch.randn(1000), torch.randn(1000)
@@ -36,7 +36,7 @@ def written(folder: Path, form: str = "module", **how: object) -> Path:
 def test_a_module_runs_in_a_fresh_python_without_us(tmp_path: Path) -> None:
     place = written(tmp_path)
     assert [p.name for p in place.iterdir()] == ["add.py"]
-    assert apart("from add import kernel" + ADDED, tmp_path, place) == "True []"
+    assert fresh("from add import kernel" + ADDED, tmp_path, place) == "True []"
 
 
 def test_it_holds_the_kernel_part_alone_and_says_what_is_known(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pgo_agent.agent.commands.export import command
 
-from tests.agent.commands.export.exported import RUN, add_run, apart
+from tests.agent.commands.export.exported import RUN, add_run, fresh
 from tests.agent.commands.problems.test_definition import RMS, SOLUTION, workload
 
 pytestmark = pytest.mark.slow
@@ -41,7 +41,7 @@ from kernels._rust import Build
 print(Build.open("to").general)
 kernel = get_local_kernel(Path("to/build/torch-cuda").resolve()).kernel
 """
-    general, same = apart(program + ADDS, tmp_path).splitlines()
+    general, same = fresh(program + ADDS, tmp_path).splitlines()
     assert "Cuda" in general and same == "True"
 
 
@@ -61,7 +61,7 @@ solution = Solution.model_validate_json(Path("to/solution.json").read_text())
 assert TritonBuilder().can_build(solution) and solution.definition == definition.name
 kernel = TritonBuilder().build(definition, solution)
 """
-    assert apart(program + ADDS, tmp_path) == "True"
+    assert fresh(program + ADDS, tmp_path) == "True"
 
 
 def test_flashinfer_bench_reads_what_our_tests_call_its_forms(tmp_path: Path) -> None:
@@ -74,4 +74,4 @@ from flashinfer_bench.data import Definition, Solution, Trace
 definition, workload, solution = json.load(open("all.json"))
 print(Definition(**definition).name, Trace(**workload).is_workload_trace(), Solution(**solution).definition)
 """
-    assert apart(program, tmp_path) == "rmsnorm_h64 True rmsnorm_h64"
+    assert fresh(program, tmp_path) == "rmsnorm_h64 True rmsnorm_h64"
