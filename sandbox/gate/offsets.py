@@ -8,6 +8,7 @@ counted and not blamed.
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from pgo_agent.sandbox.gate import addresses, coverage
@@ -20,6 +21,7 @@ from pgo_agent.sandbox.ttgir import reader
 from pgo_agent.sandbox.ttgir.tokens import Unreadable
 
 SECONDS, SHORT = 4.0, 1.0  # time limits of the stage, with a large tensor and without
+KEPT = 1024  # blocks: of all kernels of a generation
 LARGE = 1 << 31  # elements; only a larger tensor has correct offsets beyond 32 bits
 
 
@@ -82,15 +84,21 @@ def _blocks(grid: Sequence[int], large: bool) -> list[tuple[int, ...]]:
 
 
 def _followed(text: str, step: Mapping[str, Any], block: Sequence[int]) -> Followed:
+    numbers = launches.values(step["signature"], step["args"])
+    arguments = tuple(int(n) if isinstance(n, int) else None for n in numbers)
+    return _of_block(text, arguments, tuple(step["grid"]), tuple(block))
+
+
+@lru_cache(maxsize=KEPT)
+def _of_block(text: str, arguments: tuple[int | None, ...], grid: tuple[int, ...], block: tuple[int, ...]) -> Followed:
+    """Follow a block once: a candidate is examined without its held-out cases and with them."""
     try:
         module = reader.parse(text)
     except Unreadable:
         return Followed()
-    numbers = launches.values(step["signature"], step["args"])
-    arguments = [int(n) if isinstance(n, int) else None for n in numbers]
     if len(arguments) != len(module.kernel.defined):
-        arguments = [None] * len(module.kernel.defined)
-    return addresses.follow(module, arguments, step["grid"], block)
+        arguments = (None,) * len(module.kernel.defined)
+    return addresses.follow(module, arguments, grid, block)
 
 
 def _why(side: Side, case: str, step: Mapping[str, Any], block: Sequence[int], overflow: Overflow | None) -> Reason:

@@ -41,7 +41,7 @@ class Op:
     def __str__(self) -> str:
         return _text(self)
 
-    @property
+    @cached_property
     def regions(self) -> tuple["Region", ...]:
         return tuple(p for p in self.parts if isinstance(p, Region))
 

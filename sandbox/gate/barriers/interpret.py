@@ -108,7 +108,8 @@ class Unroller:
     def _operation(self, op: Op, frame: Frame, role: Role) -> None:
         values = [frame.get(v) for v in op.operands]
         results: Sequence[Value]
-        self.untracked.update(accesses.untracked(op, values, role))
+        if any(isinstance(v, Memory) for v in values):
+            self.untracked.update(accesses.untracked(op, values, role))
         if handler := _HANDLERS.get(op.name):
             results = handler(self, op, values, frame, role)
         elif op.name.startswith("arith."):

@@ -1,7 +1,7 @@
 """The launches of a kernel in plans, as numbers that a simulation of its TTGIR can start from."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pgo_agent.sandbox.gate.barriers.interpret import argument_leaf
@@ -14,7 +14,7 @@ from pgo_agent.sandbox.ttgir.tree import Module
 class LaunchFacts:
     """The numbers of a kernel that one launch fixes."""
 
-    known: Known
+    known: Known = field(hash=False)
     secret: bool  # of a held-out case: its numbers are never shown
 
     def blocks(self) -> Iterator["LaunchFacts"]:

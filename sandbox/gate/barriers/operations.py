@@ -197,5 +197,11 @@ def suspect(op: Op) -> bool:
     """Whether an unknown operation may make roles wait for each other."""
     if "inline_asm" in op.name:
         return any("bar" in word for word in op.words)
-    dialect = op.name.partition(".")[0]
-    return dialect not in ("scf", "tt", "arith") and op.name not in _ONE_ROLE and bool(_SUSPECT.search(op.name))
+    return _suspect(op.name)
+
+
+@lru_cache(maxsize=1024)
+def _suspect(name: str) -> bool:
+    return (
+        name.partition(".")[0] not in ("scf", "tt", "arith") and name not in _ONE_ROLE and bool(_SUSPECT.search(name))
+    )

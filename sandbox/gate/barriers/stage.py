@@ -6,18 +6,21 @@ compiler's process has already run the same simulator for arguments of its own c
 does not count. The launches of the cases are simulated here, where the plans are known.
 """
 
-from functools import reduce
+from dataclasses import dataclass, field
+from functools import lru_cache, reduce
 from operator import add
 
 from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.barriers import launches, runs
 from pgo_agent.sandbox.gate.barriers.finding import Finding, Kind, from_json
+from pgo_agent.sandbox.gate.barriers.launches import LaunchFacts
 from pgo_agent.sandbox.gate.coverage import NOTHING, Coverage
 from pgo_agent.sandbox.gate.evidence import Evidence, Side
 from pgo_agent.sandbox.gate.reason import plain, quoted
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.ttgir import reader
 
+KEPT = 256  # simulations: of all kernels of a generation
 RACES = frozenset({Kind.GROUPS, Kind.EARLY, Kind.LIFETIME, Kind.MEMORY})
 
 
@@ -48,8 +51,24 @@ def _finding(candidate: Side, key: str) -> Finding:
     finding = from_json(stored) if current else runs.read_and_simulate(candidate.texts[key])
     if finding.found or not (finding.loops or finding.unsettled):
         return finding
-    module = reader.parse(candidate.texts[key])
-    return runs.launched(module, finding, launches.of(candidate, key, module))
+    text = candidate.texts[key]
+    return _launched(_Simulation(text, finding, tuple(launches.of(candidate, key, reader.parse(text)))))
+
+
+@dataclass(frozen=True)
+class _Simulation:
+    """What the simulation of a kernel's launches follows from."""
+
+    text: str
+    finding: Finding = field(hash=False)  # of the text, by numbers of the simulator's own choice
+    facts: tuple[LaunchFacts, ...]
+
+
+@lru_cache(maxsize=KEPT)
+def _launched(asked: _Simulation) -> Finding:
+    """Simulate launches once: a candidate is examined without its held-out cases and with them, and most of its
+    kernels have the same launches in both."""
+    return runs.launched(reader.parse(asked.text), asked.finding, asked.facts)
 
 
 def _evidence(verdict: Verdict, candidate: Side, key: str, finding: Finding, covered: Coverage) -> Evidence:

@@ -6,6 +6,7 @@ Arithmetic is that of MLIR's arith dialect: two's complement of the type's width
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 
 from pgo_agent.sandbox.ttgir import types
@@ -135,16 +136,22 @@ INTEGER = re.compile(r"i\d+|index")  # types whose values are followed
 
 def integer_result(op: Op, numbers: tuple[Number, ...]) -> Number | None:
     """Return the result of an `arith` operation on integers; None where it is no integer, or not modelled."""
-    result = op.result_types[0] if op.result_types else ""
+    taken, result = next(iter(op.operand_types), ""), next(iter(op.result_types), "")
+    computed = _computed(op.name, next(iter(op.words), ""), taken, result)
+    return apply(computed[0], numbers, computed[1]) if computed else None
+
+
+@lru_cache(maxsize=4096)
+def _computed(name: str, word: str, taken: str, result: str) -> tuple[str, int] | None:
+    """Return the operation as `_compute` calls it and the bits of its result, from what the text of an op says."""
     if not INTEGER.fullmatch(result):
         return None
-    kind = op.name.removeprefix("arith.")
-    taken = types.bits(op.operand_types[0]) if op.operand_types else 64
+    kind, bits = name.removeprefix("arith."), types.bits(taken) if taken else 64
     named = {
-        "cmpi": f"cmpi.{next(iter(op.words), '')}",
-        "extsi": "extsi.i1" if taken == 1 else "extsi",
-        "extui": f"extui.i{taken}",
+        "cmpi": f"cmpi.{word}",
+        "extsi": "extsi.i1" if bits == 1 else "extsi",
+        "extui": f"extui.i{bits}",
         "index_castui": "index_cast",
     }
     kind = named.get(kind, kind)
-    return apply(kind, numbers, types.bits(result)) if kind in KNOWN_OPS else None
+    return (kind, types.bits(result)) if kind in KNOWN_OPS else None
