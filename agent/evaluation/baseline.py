@@ -7,7 +7,9 @@ on `baseline_builds.py` for the builds and on `baseline_sweep.py` for the timing
 """
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import replace
 
 from pgo_agent.agent.evaluation import baseline_builds, baseline_sweep, interpreter
@@ -38,9 +40,8 @@ def establish(ctx: Context) -> Baseline:
     """
     source = ctx.target.source
     ctx.emit("phase", phase="baseline", doing="building the kernel as shipped")
-    shipped = baseline_builds.as_shipped(ctx, source)
-    with threads(1) as pool:
-        checking = pool.submit(_check_small, ctx)
+    with _checked(ctx) as checking:
+        shipped = baseline_builds.as_shipped(ctx, source)
         held_out, grid = baseline_builds.others(ctx, source, shipped)
         checking.result()
     hidden = tuple(f"HELD_OUT/{n}" for n in shipped.described["sets"]["HELD_OUT"])
@@ -89,6 +90,17 @@ def rebuild(ctx: Context) -> None:
 
 def _plans(ctx: Context, bundle: str) -> list[PlanDocument]:
     return [p for choices in ctx.store.contents.manifest(bundle)["plans"].values() for p in choices.values()]
+
+
+@contextmanager
+def _checked(ctx: Context) -> Iterator[Future[None]]:
+    """Check the original in the interpreter meanwhile. What is wrong with its builds is said without waiting for it."""
+    with threads(1) as pool:
+        try:
+            yield pool.submit(_check_small, ctx)
+        except Exception:
+            ctx.cpu.close()
+            raise
 
 
 def _check_small(ctx: Context) -> None:

@@ -6,6 +6,7 @@ began with, so neither their order nor the number of GPUs matters. Each comparis
 """
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent import futures
 from concurrent.futures import Executor, Future
@@ -40,15 +41,18 @@ _FINE = {Verdict.CHECKED, Verdict.BUILT, *_NOT_FASTER}  # no fault is known
 PROOF = ("race", "memcheck", "assembler", "confirm")  # the stages that `proved` may end with
 
 
-def in_interpreter(ctx: Context, candidate: Candidate) -> Outcome:
+def in_interpreter(ctx: Context, candidate: Candidate) -> tuple[Judgement, float]:
+    """Return the verdict without a GPU, and the seconds that it took, without those before its turn."""
     if candidate.kind == "ttgir":
         why = plain("it compiles; Triton's interpreter does not run TTGIR")
-        return Judgement(Verdict.BUILT, "interpreter", why), None
+        return Judgement(Verdict.BUILT, "interpreter", why), 0.0
     untrusted = provenance.untrusted(ctx, candidate)
     ctx.builder.box.admit(untrusted)  # it may have been built where a sandbox works
-    judged = interpreter.judged(ctx, candidate.source, candidate.build.bundle, untrusted)
+    with ctx.cpu.turn():
+        began = time.monotonic()
+        judged = interpreter.judged(ctx, candidate.source, candidate.build.bundle, untrusted)
     refused = build.complete(ctx, candidate)[1] if judged.verdict not in FAULTY else None
-    return refused or _gluon(candidate, _limited(ctx, candidate, judged)), None
+    return refused or _gluon(candidate, _limited(ctx, candidate, judged)), time.monotonic() - began
 
 
 def _gluon(candidate: Candidate, judged: Judgement) -> Judgement:

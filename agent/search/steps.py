@@ -1,7 +1,6 @@
 """The steps of the loop, one for each node. Each can be repeated: what the record holds already is not done again."""
 
-import time
-from collections.abc import Collection, Iterable, Iterator, Sequence, Sized
+from collections.abc import Collection, Iterable, Iterator, Sized
 from concurrent.futures import as_completed
 from dataclasses import replace
 from functools import partial
@@ -9,6 +8,7 @@ from itertools import chain, islice
 
 from pgo_agent.agent.evaluation import build as building
 from pgo_agent.agent.evaluation import given_file, measure, ranking, schedule, screen
+from pgo_agent.agent.evaluation.interpreter_turns import in_turns
 from pgo_agent.agent.proposal import bandit, compiled_reference, lessons, llm, parents
 from pgo_agent.agent.run import incumbent, provenance, steering
 from pgo_agent.agent.run.context import Context
@@ -105,8 +105,10 @@ def build(ctx: Context, generation: int) -> None:
     with threads(max(1, ctx.builder.cores)) as pool:
         workers = max(1, ctx.builder.cores // max(1, len(waiting)))
         tasks = {pool.submit(building.first, ctx, c, workers): c for c in waiting}
-        for task in as_completed(tasks):
+        for n, task in enumerate(as_completed(tasks), 1):
             ctx.store.set_built(ctx.run.id, tasks[task].id, task.result())
+            if n < len(tasks):
+                ctx.emit("progress", said=f"built {n} of {_counted(waiting)}")
     apply_requests(ctx)
     for c in ctx.store.candidates(ctx.run.id, generation):
         judged = screen.verdict(ctx, c) if c.verdict is None else None
@@ -124,13 +126,13 @@ def judge(ctx: Context, generation: int) -> None:
     if waiting:
         ctx.emit("phase", phase="judge", doing=f"judging {_counted(waiting)} {_where(ctx.gpu)}")
     waiting.sort(key=lambda c: (ranking.rank(ctx, c), c.position))
-    if ctx.gpu:
-        _on_gpus(ctx, ctx.gpu, waiting)
-        return
-    for candidate in _wanted(ctx, waiting):
-        started = time.monotonic()
-        judged, _ = measure.in_interpreter(ctx, candidate)
-        _settle_judged(ctx, ctx.store.candidate(ctx.run.id, candidate.id), judged, None, time.monotonic() - started)
+    begun = set[str]()
+    more = partial(_goes_on, ctx, begun)
+    outcomes = schedule.outcomes(ctx, ctx.gpu, waiting, more, begun) if ctx.gpu else in_turns(ctx, waiting, more, begun)
+    for name, outcome in outcomes:
+        candidate = ctx.store.candidate(ctx.run.id, name)
+        if candidate.verdict is None:
+            _settle_judged(ctx, candidate, *outcome)
 
 
 def _where(gpu: Judge | None) -> str:
@@ -138,23 +140,6 @@ def _where(gpu: Judge | None) -> str:
         return f"on a GPU elsewhere, by {gpu.folder.root}"
     several = len(gpu.all) if isinstance(gpu, GpuPool) else 1
     return "in Triton's interpreter" if gpu is None else f"on {several} GPUs" if several > 1 else "on the GPU"
-
-
-def _wanted(ctx: Context, waiting: Sequence[Candidate]) -> Iterator[Candidate]:
-    """Yield each in turn, while there is time, except those that a person vetoed meanwhile."""
-    for candidate in waiting:
-        if not _goes_on(ctx):
-            return
-        if ctx.store.candidate(ctx.run.id, candidate.id).verdict is None:
-            yield candidate
-
-
-def _on_gpus(ctx: Context, gpu: Judge, waiting: Sequence[Candidate]) -> None:
-    begun = set[str]()
-    for name, outcome in schedule.outcomes(ctx, gpu, waiting, partial(_goes_on, ctx, begun), begun):
-        candidate = ctx.store.candidate(ctx.run.id, name)
-        if candidate.verdict is None:
-            _settle_judged(ctx, candidate, *outcome)
 
 
 def _goes_on(ctx: Context, begun: Collection[str] = ()) -> bool:

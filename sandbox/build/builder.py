@@ -100,7 +100,9 @@ class Builder:
         parts = _shared(cases, max(1, workers // 2))  # more tracers importing torch at once hinder one another
 
         def trace(part: Cases) -> Traced:
-            return trace_and_compile.trace(*self._place(), source, part, limit, sample=sample, untrusted=untrusted)
+            return trace_and_compile.trace(
+                *self._place(), source, part, limit, sample=sample, untrusted=untrusted, report=self.report
+            )
 
         with threads(workers) as pool:
             traced = list(pool.map(trace, parts))

@@ -22,11 +22,15 @@ from pgo_agent.sandbox.json_codec import JsonObject
 from pgo_agent.sandbox.target import Target, without_held_out
 
 TRACE_SECONDS, COMPILE_SECONDS = 240.0, 600.0  # deadlines of one boxed process
-TELLING = 30.0  # seconds between two messages of progress
+TELLING = 12.0  # seconds between two messages of progress
 KEPT = ("cubin", "ptx")  # artefacts that go in the content store beside the TTGIR
 LISTED = ("sass", "live")  # and these, of a build with line information
 T = TypeVar("T")
 Cases = Mapping[str, Sequence[str] | None]  # set (CASES, SMALL, HELD_OUT) -> names, None for all
+
+
+def silent(_message: str) -> None:
+    """Do nothing with a message of progress."""
 
 
 class TracedKernel(TypedDict):
@@ -85,14 +89,15 @@ def trace(
     located: bool = False,
     sample: bool = False,
     untrusted: bool = False,
+    report: Callable[[str], None] = silent,
 ) -> Traced:
     """Return what the launcher of `source` does in each case, at most `limit` configurations of each; seconds under
     "took".
 
     `sample`: of a longer list not its beginning alone; how many there are stands under "listed", by case.
     `located`: with the TTGIR as it was with locations, and with the TTIR, by kernel under "located" and "ttir".
-    `untrusted`: where no held-out case is asked for, none is in the box. Raises Killed when the process was killed
-    again and again, and EnvironmentFault when the disk is full.
+    `untrusted`: where no held-out case is asked for, none is in the box. `report` gets a message every few seconds.
+    Raises Killed when the process was killed again and again, and EnvironmentFault when the disk is full.
     """
     names = {s: None if n is None else list(n) for s, n in cases.items()}
     request = {"device": device.key, "limit": limit, "cases": names, "located": located, "sample": sample}
@@ -101,7 +106,7 @@ def trace(
         return {**_read_trace(out, ran, located), "took": ran.seconds}
 
     hide = untrusted and "HELD_OUT" not in cases
-    return ask_tracer(box, contents, target, source, request, TRACE_SECONDS, read, hide)
+    return ask_tracer(box, contents, target, source, request, TRACE_SECONDS, read, hide, report)
 
 
 def ask_tracer(
@@ -113,6 +118,7 @@ def ask_tracer(
     seconds: float,
     read: Callable[[Path, Ran], T],
     hide: bool = False,
+    report: Callable[[str], None] = silent,
 ) -> T:
     """Return what `read` makes of the folder that a tracer left and of how it ended. `request`: what it is asked of a
     target and a `source`. `hide`: without held-out cases in the box. Raises Killed when it was killed again and again.
@@ -123,7 +129,8 @@ def ask_tracer(
             contract, candidate = place(folder, target, source, hide)
             asked = {**request, "contract": contract, "candidate": candidate}
             (folder / "request.json").write_text(json.dumps(asked))
-            ran = box.run("pgo_agent.sandbox.tracer", folder, seconds)
+            with _counting(folder / "out", ".ttgir", "traced {} kernels so far", report):
+                ran = box.run("pgo_agent.sandbox.tracer", folder, seconds)
             if not ran.killed:
                 return read(folder / "out", ran)
     raise killed("tracing")
@@ -152,10 +159,6 @@ def _texts(out: Path, names: Sequence[str], suffix: str) -> dict[str, bytes]:
 
 def _error(kind: str, message: str) -> Traced:
     return {"error": {"kind": kind, "message": message, "line": None}}
-
-
-def silent(_message: str) -> None:
-    """Do nothing with a message of progress."""
 
 
 def compile_missing(
@@ -199,7 +202,7 @@ def _compile(
         for key, text in texts.items():
             (folder / "in" / f"{key}.ttgir").write_bytes(text)
         (folder / "request.json").write_text(json.dumps(request))
-        with _counting(folder / "out", len(texts), report):
+        with _counting(folder / "out", ".json", f"compiled {{}} of {len(texts)} kernels", report):
             ran = box.run("pgo_agent.sandbox.compiler", folder, COMPILE_SECONDS)
         options = {k["key"]: k["options"] for k in request["kernels"]}
         errors = {
@@ -213,14 +216,14 @@ def _compile(
 
 
 @contextmanager
-def _counting(out: Path, of: int, report: Callable[[str], None]) -> Iterator[None]:
-    """Report every TELLING seconds how many kernels are compiled, by the names of files alone."""
+def _counting(out: Path, suffix: str, said: str, report: Callable[[str], None]) -> Iterator[None]:
+    """Report every TELLING seconds how many kernels are done, by the names of files alone."""
     ended = threading.Event()
 
     def count() -> None:
         while not ended.wait(TELLING):
-            done = min(of, sum(p.suffix == ".json" for p in out.iterdir()) if out.is_dir() else 0)
-            report(f"compiled {done} of {of} kernels")
+            done = sum(p.suffix == suffix for p in out.iterdir()) if out.is_dir() else 0
+            report(said.format(done))
 
     counter = threading.Thread(target=count, daemon=True)
     counter.start()

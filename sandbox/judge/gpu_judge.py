@@ -8,6 +8,7 @@ GPU, `pool.py` several.
 import json
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -59,6 +60,7 @@ class GpuJudge:
         self.on_wait: Callable[[Gpu, str], None] = lambda _gpu, _holder: None  # called when it waits
         self.on_stage: Callable[[str], None] = lambda _stage: None  # of each step that its process announces
         self._closed = False
+        self._one = threading.RLock()  # of the CPU judge: one command at a time
 
     # commands ---------------------------------------------------------------------------------------------------------
 
@@ -102,10 +104,11 @@ class GpuJudge:
 
     @contextmanager
     def turn(self) -> Iterator["GpuJudge"]:
-        """Hold the GPU for several commands. Waits while another process uses it."""
+        """Hold the GPU for several commands. Waits while another process uses it, or another thread the CPU judge."""
         lock = self._lock()
         if lock is None:
-            yield self
+            with self._one:
+                yield self
             return
         with lock.turn(self.on_wait) as waited:
             self.waited += waited

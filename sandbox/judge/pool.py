@@ -10,8 +10,8 @@ moves to another GPU. Relies on commands being the same in any new process.
 
 import threading
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from functools import partial
 from typing import ClassVar, TypeVar
 
 from pgo_agent.sandbox.errors import EnvironmentFault
@@ -22,6 +22,7 @@ from pgo_agent.sandbox.judge.machine import NOWHERE, Environment
 from pgo_agent.sandbox.judge.questions import Question
 from pgo_agent.sandbox.judge.wait_clock import Standstill
 from pgo_agent.sandbox.target import Target
+from pgo_agent.sandbox.threads import as_they_end
 
 HANGS = 2  # of a GPU in a row, after which it is quarantined
 T = TypeVar("T")
@@ -250,26 +251,8 @@ class GpuPool(Verdicts):
         """As Judge.together, each piece in a thread. Raises the first error of a piece, once all others have ended."""
         with self._changed:
             self._free()  # raises when none is left
-        waiting, running = list(work.items()), dict[Future[T], str]()
-        failed: BaseException | None = None
-        threads = ThreadPoolExecutor(max(1, each * len(self._left)))
-        try:
-            while True:
-                while waiting and not failed and len(running) < each * len(self._left) and more():
-                    name, do = waiting.pop(0)
-                    running[threads.submit(self._piece, do)] = name
-                if not running:
-                    break
-                done, _ = wait(running, return_when=FIRST_COMPLETED)
-                for future in [f for f in running if f in done]:
-                    name, error = running.pop(future), future.exception()
-                    failed = failed or error
-                    if error is None:
-                        yield name, future.result()
-        finally:
-            threads.shutdown(wait=False, cancel_futures=True)  # Ctrl-C does not wait
-        if failed:
-            raise failed
+        pieces = {name: partial(self._piece, do) for name, do in work.items()}
+        yield from as_they_end(pieces, more, lambda: each * len(self._left))
 
     def _piece(self, do: Callable[[], T]) -> T:
         self._thread.seconds = 0.0

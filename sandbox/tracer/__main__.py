@@ -11,9 +11,12 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pgo_agent.sandbox.imports import heavy
+
+if TYPE_CHECKING:
+    from pgo_agent.sandbox.tracer.session import Session
 
 
 def main(folder: Path) -> None:
@@ -69,16 +72,23 @@ def _answer(folder: Path, request: dict[str, Any], full: bool) -> dict[str, Any]
         for n in _names(request, described, s):
             entries[n] = session.trace(described["sets"][s][n], request["limit"], bool(request.get("sample")))
             listed[f"{s}/{n}"] = session.listed
+            _write(session, folder / "out")
     if not full and any(len(e["configs"]) > 1 for s in traced.values() for es in s.values() for e in es):
         from pgo_agent.sandbox.tracer.capture_ttgir import NeedsCubin
 
         raise NeedsCubin("several autotuned launches: a base that does not fit must be passed over while tracing")
-    used = {k["key"]: k for k in session.capture.texts.values()}
-    for key, kernel in used.items():
-        for suffix in (s for s in ("ttgir", "located", "ttir") if s in kernel):
-            (folder / "out" / f"{key}.{suffix}").write_text(kernel[suffix])
+    used = _write(session, folder / "out")
     kernels = {key: {"name": k["name"], "options": k["options"]} | _shape(k) for key, k in used.items()}
     return {"described": described, "traced": traced, "kernels": kernels, "listed": listed}
+
+
+def _write(session: "Session", out: Path) -> dict[str, dict[str, Any]]:
+    """Write the texts of the kernels so far, which shows how far it is; return the kernels by their keys."""
+    kernels = {k["key"]: k for k in session.capture.texts.values()}
+    for key, kernel in kernels.items():
+        for suffix in (s for s in ("ttgir", "located", "ttir") if s in kernel):
+            (out / f"{key}.{suffix}").write_text(kernel[suffix])
+    return kernels
 
 
 def _shape(kernel: dict[str, Any]) -> dict[str, Any]:

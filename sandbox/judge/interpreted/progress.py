@@ -10,7 +10,7 @@ from pgo_agent.sandbox import json_codec
 from pgo_agent.sandbox.bundle import validate as rules
 from pgo_agent.sandbox.judge.results.checks import Announce
 
-REPORT_SECONDS = 30.0  # between two reports
+REPORT_SECONDS = 12.0  # between two reports
 
 
 @contextmanager
