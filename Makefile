@@ -4,12 +4,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 TRITON_3_9 := .venv-triton-3.9
 MODEL := .small-model
+INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
+COMPILE = $(BIN)/python -m compileall -q -j 0
+# On all cores, while pip compiles one file after another. Some files are of another Python's syntax: no failure of ours.
+COMPILE_PACKAGES = echo "compiling packages"; $(COMPILE) -q -x /tests/ $(VENV)/lib || true
 
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: optimize test test-slow field test-triton-3.9 test-model kills lint compiled clean
 
-optimize: compiled  ## run the main job on the embedded default; ends well whether or not there is something to gain
+optimize: $(VENV)/product  ## run the main job on the embedded default; ends well whether or not there is something to gain
+	@$(COMPILE) agent sandbox evals
 	$(BIN)/pgo-agent optimize kernels/fa_fwd.py; code=$$?; test $$code -le 1
 
 # In the order of their folders: sorted by how many tests they have, files of one whole run come last, and a core idles.
@@ -38,9 +43,18 @@ lint: $(VENV)/ready build/types/pgo_agent
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-$(VENV)/ready: pyproject.toml constraints.txt
+# What a run needs, with the reader of Nsight Compute's reports.
+$(VENV)/product: pyproject.toml constraints.txt
+	@echo "setting up $(VENV), once: torch, triton and what else a run needs"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
+	$(INSTALL) --editable ".[counters]"
+	@$(COMPILE_PACKAGES)
+	touch $@
+
+$(VENV)/ready: $(VENV)/product
+	@echo "adding what tests need"
+	$(INSTALL) --editable ".[dev]"
+	@$(COMPILE_PACKAGES)
 	touch $@
 
 # Without what they depend on: torch and triton stay as they are.
@@ -51,7 +65,7 @@ $(VENV)/field: $(OTHERS) $(VENV)/ready
 
 # Every process would otherwise compile our sources anew, and one in a box, where nothing can be written, always does.
 compiled: $(VENV)/ready
-	@$(BIN)/python -m compileall -q agent sandbox evals
+	@$(COMPILE) agent sandbox evals
 
 # Triton 3.9 beside the pinned one: only tracer, compiler and judge run in it.
 $(TRITON_3_9)/ready: constraints.txt
