@@ -1,8 +1,10 @@
 """Asks in the box what PyTorch's compiler writes for a target's reference: texts for its kernel file.
 
-The box answers with texts, which are as trusted as any other candidate's: they are built in the box and judged.
+The box answers with texts, which are as trusted as any other candidate's: they are built in the box and judged. They
+are kept beside the builds, under the hash of all that they follow from: PyTorch's compiler takes seconds to import.
 """
 
+import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +12,10 @@ from typing import cast
 
 from pgo_agent.sandbox import json_codec
 from pgo_agent.sandbox.build import trace_and_compile
+from pgo_agent.sandbox.build.builder import version
 from pgo_agent.sandbox.build.trace_and_compile import TracedError
 from pgo_agent.sandbox.bundle import validate
-from pgo_agent.sandbox.bundle.store import ContentStore
+from pgo_agent.sandbox.bundle.store import ContentStore, canonical
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import BadBundle
 from pgo_agent.sandbox.isolation.box import Box, Ran
@@ -21,6 +24,7 @@ from pgo_agent.sandbox.target import Target
 
 SECONDS = 120.0  # deadline
 LIMIT = 6  # configurations of a kernel
+WRITTEN = 1  # raised when `tracer/inductor/` writes other texts
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,16 @@ def write(
         "limit": LIMIT,
         "allowed": sorted(allowed),
     }
-    return trace_and_compile.ask_tracer(box, contents, target, target.source, request, SECONDS, _read)
+    packages = [version(box.python, name) for name in ("torch", "triton")]
+    of = [WRITTEN, packages, target.contract, target.source, request]
+    key = hashlib.sha256(canonical(of)).hexdigest()
+    if (kept := contents.record("builds", key)) is not None:
+        known: Compiled = json_codec.from_json(Compiled, kept)
+        return known
+    compiled = trace_and_compile.ask_tracer(box, contents, target, target.source, request, SECONDS, _read)
+    if compiled.variants:  # why there are none may be another matter: a deadline, a killed process
+        contents.put_record("builds", key, compiled.as_json())
+    return compiled
 
 
 def _read(out: Path, ran: Ran) -> Compiled:

@@ -9,6 +9,7 @@ import torch
 from pgo_agent.agent.proposal import compiled_reference
 from pgo_agent.agent.proposal.compiled_reference import composed, results_in_inputs
 from pgo_agent.sandbox.build.compiled_reference import Compiled, Variant, write
+from pgo_agent.sandbox.isolation.box import Box, Ran
 
 from tests.agent.command_line import pgo
 from tests.agent.targets import builder_of
@@ -62,15 +63,30 @@ def bytes_moved(case):
 '''
 
 
-def written(source: str, folder: Path, in_place: dict[int, str] | None = None) -> Compiled:
+class Closed(Box):
+    """Says that it was asked, and runs nothing."""
+
+    def run(self, *_args: Any, **_options: Any) -> Ran:
+        raise AssertionError("the box is asked")
+
+
+def written(
+    source: str, folder: Path, in_place: dict[int, str] | None = None, box: type[Box] | None = None
+) -> Compiled:
     b = builder_of(source, folder)
     cases = re.findall(r'"(\w+)": dict', source.partition("CASES = {")[2].partition("}")[0])
-    return write(b.box, b.contents, b.target, b.device, compiled_reference.NAME, cases, in_place or {})
+    place = box(b.box.kind) if box else b.box, b.contents, b.target, b.device
+    return write(*place, compiled_reference.NAME, cases, in_place or {})
 
 
 @pytest.fixture(scope="module")
-def norm(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
-    return written(NORM, tmp_path_factory.mktemp("norm"))
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("norm")
+
+
+@pytest.fixture(scope="module")
+def norm(folder: Path) -> Compiled:
+    return written(NORM, folder)
 
 
 def fits(variant: Variant, *args: Any) -> bool:
@@ -88,6 +104,19 @@ def test_sizes_and_numbers_that_it_was_not_written_for_come_out_right(norm: Comp
     done = pgo("check", "other.py", "--target", "norm.py", "--judge", "cpu", "--case", "large", "--json", cwd=tmp_path)
     (verdict,) = (e for e in done.events if e["type"] == "candidate.verdict")
     assert verdict["verdict"] == "checked", verdict
+
+
+@pytest.mark.usefixtures("norm")
+@pytest.mark.parametrize(
+    ("old", "new"), [("2.0 * scale", "3.0 * scale"), ("def kernel(x, w, scale", "def kernel(w, x, scale")]
+)
+def test_the_compiler_is_asked_anew_where_anything_differs(folder: Path, old: str, new: str) -> None:
+    with pytest.raises(AssertionError, match="the box is asked"):
+        written(NORM.replace(old, new), folder, box=Closed)
+
+
+def test_the_compiler_is_asked_once_for_the_same(norm: Compiled, folder: Path) -> None:
+    assert written(NORM, folder, box=Closed) == norm
 
 
 def test_it_is_for_all_sizes_of_its_types_and_layouts_alone(norm: Compiled) -> None:
