@@ -8,6 +8,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar, cast
 
@@ -20,11 +21,13 @@ from pgo_agent.sandbox.errors import BadBundle
 from pgo_agent.sandbox.isolation.box import ATTEMPTS, Box, Ran, killed
 from pgo_agent.sandbox.json_codec import JsonObject
 from pgo_agent.sandbox.target import Target, without_held_out
+from pgo_agent.sandbox.tracer import NEEDS_CUBINS
 
 TRACE_SECONDS, COMPILE_SECONDS = 240.0, 600.0  # deadlines of one boxed process
 TELLING = 12.0  # seconds between two messages of progress
 KEPT = ("cubin", "ptx")  # artefacts that go in the content store beside the TTGIR
 LISTED = ("sass", "live")  # and these, of a build with line information
+TRACER = "pgo_agent.sandbox.tracer"
 T = TypeVar("T")
 Cases = Mapping[str, Sequence[str] | None]  # set (CASES, SMALL, HELD_OUT) -> names, None for all
 
@@ -130,10 +133,19 @@ def ask_tracer(
             asked = {**request, "contract": contract, "candidate": candidate}
             (folder / "request.json").write_text(json.dumps(asked))
             with _counting(folder / "out", ".ttgir", "traced {} kernels so far", report):
-                ran = box.run("pgo_agent.sandbox.tracer", folder, seconds)
+                ran = _traced(box, folder, seconds)
             if not ran.killed:
                 return read(folder / "out", ran)
     raise killed("tracing")
+
+
+def _traced(box: Box, folder: Path, seconds: float) -> Ran:
+    """Run a tracer to its end: once more with cubins where it asks for them, and no longer than one may take."""
+    ran = box.run(TRACER, folder, seconds)
+    if ran.code != NEEDS_CUBINS:
+        return ran
+    again = box.run(TRACER, folder, max(0.0, seconds - ran.seconds), ("--full",))
+    return replace(again, seconds=ran.seconds + again.seconds)
 
 
 def _read_trace(out: Path, ran: Ran, located: bool) -> Traced:

@@ -4,3 +4,5 @@
 and reads its answer. `user_program.py` does the same with a user's whole program, for `pgo-agent init`. Everything they
 answer is untrusted: they share a process with the candidate's, or the user's, Python.
 """
+
+NEEDS_CUBINS = 75  # exit status of a tracer that is to be run again, with finished kernels

@@ -4,6 +4,7 @@ Runs in the box. The request names files inside the folder, the device, and the 
 and, beside it, one .ttgir for each kernel; where the request says `located`, its .located (TTGIR with locations) and
 .ttir as well. A request with `in_place` asks what PyTorch's compiler writes for the reference (`inductor/answer.py`),
 one with `kernels` for kernels that it wrote somewhere else, as plain Triton (`inductor/given.py`).
+Where plans need cubins, it ends with the status NEEDS_CUBINS and no answer: it is to be run again, with `--full`.
 Nothing is printed but what the candidate prints.
 """
 
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pgo_agent.sandbox.imports import heavy
+from pgo_agent.sandbox.tracer import NEEDS_CUBINS
 
 if TYPE_CHECKING:
     from pgo_agent.sandbox.tracer.session import Session
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 def main(folder: Path) -> None:
     request = json.loads((folder / "request.json").read_text())
     full = "--full" in sys.argv
+    if full:
+        os.environ["TRITON_CACHE_DIR"] += "-full"  # the other one may hold builds that were stopped at TTGIR
     with heavy():
         from pgo_agent.sandbox.tracer.capture_ttgir import NeedsCubin
         from pgo_agent.sandbox.tracer.session import Session  # noqa: F401 (imported here, used below)
@@ -30,8 +34,7 @@ def main(folder: Path) -> None:
         special = _compiled if "in_place" in request else _given if "kernels" in request else None
         answer = special(folder, request) if special else _answer(folder, request, full)
     except NeedsCubin:
-        os.environ["TRITON_CACHE_DIR"] += "-full"  # the first one holds builds that were stopped at TTGIR
-        os.execv(sys.executable, [sys.executable, "-m", "pgo_agent.sandbox.tracer", str(folder), "--full"])
+        sys.exit(NEEDS_CUBINS)
     partial = folder / "out" / "result.json.part"
     partial.write_text(json.dumps(answer))
     partial.rename(folder / "out" / "result.json")

@@ -1,7 +1,7 @@
 """Stops Triton's compiler at TTGIR and remembers, for every kernel that a launcher loads, its text and options.
 
 The tracer needs no cubin: the compiler process makes those from this TTGIR. Only a launcher that asks a compiled
-kernel for its registers (to size a persistent grid) needs the rest; it raises NeedsCubin, and the process starts over
+kernel for its registers (to size a persistent grid) needs the rest; it raises NeedsCubin, and another process is begun
 with `full=True`. With `located=True` it also keeps what a profile needs: the TTGIR with its locations, and the TTIR,
 which another architecture's backend can start from. Relies on Triton's stage hook and on the names of CompiledKernel's
 attributes (3.6 to 3.9).

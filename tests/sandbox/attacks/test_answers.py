@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pgo_agent.sandbox.bundle import validate
 from pgo_agent.sandbox.isolation import box
+from pgo_agent.sandbox.tracer import NEEDS_CUBINS
 
 from tests.sandbox import tracing
 from tests.sandbox.attacks import forging
@@ -46,6 +47,7 @@ FORGERIES = {
         NO_ANSWER,
     ),
     "no answer": ("os._exit(0)", NO_ANSWER),
+    "no answer, but that another process is to give it, from each": (f"os._exit({NEEDS_CUBINS})", NO_ANSWER),
     # forms
     "an answer nested deeper than Python reads": ("answer = '[' * 200_000 + ']' * 200_000", NO_ANSWER),
     "a list": ("answer = '[\"error\"]'", NO_ANSWER),

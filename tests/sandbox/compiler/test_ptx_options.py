@@ -192,14 +192,13 @@ def test_a_list_of_flags_is_rejected(product: Product) -> None:
     assert "ptx_options: a list, not text" in product.refusal(["--opt-level=1"])
 
 
-def test_a_flag_that_is_smuggled_in_by_the_environment_is_rejected(product: Product) -> None:
-    """A process that starts over reads PTXAS_OPTIONS anew: the tracer does when a launcher asks for registers."""
+def test_a_flag_that_is_smuggled_in_by_the_environment_reaches_no_compiler(product: Product) -> None:
+    """Nor that of the second process, which traces where a launcher asks for registers: it has its own environment."""
     asks = "    if kernel_of.n_regs > 0:\n        pass\n"
     source = product.target.source.replace(f"    {LAUNCH}\n", f"    kernel_of = {LAUNCH}\n{asks}")
     before = "import os\nos.environ['PTXAS_OPTIONS'] = '--fmad=false'\n"
     built = product.builder.build(before + source, {"CASES": ["product"]}, None)
-    assert [f.kind for f in built.failures] == ["rejected"], built.failures
-    assert "--fmad=false" in built.failures[0].message
+    assert built.ok and built.codes == product.plain().codes
 
 
 @pytest.mark.parametrize("text", first_of(["--output-file=out/stolen", "-o tmp/stolen", "--options-file=request.json"]))
