@@ -39,7 +39,7 @@ VARIABLES = {
     m: {"TRITON_INTERPRET": "1"} for m in (INTERPRETER, AS_SHIPPED)
 }  # of the environment of a module, which triton's import reads
 ATTEMPTS = 3  # for a process that was killed from outside
-__all__ = ["AS_SHIPPED", "ATTEMPTS", "INTERPRETER", "KINDS", "Box", "Ran", "choose", "killed", "problem_with"]
+__all__ = ["AS_SHIPPED", "ATTEMPTS", "INTERPRETER", "KINDS", "Box", "Ran", "choose", "killed", "problem_with", "tried"]
 
 
 @dataclass(frozen=True)
@@ -150,9 +150,14 @@ def choose(wanted: str = "auto", python: str = sys.executable) -> Box:
     return Box(next(k for k in KINDS if not problem_with(k, python)), python)
 
 
-@cache
 def problem_with(kind: str, python: str = sys.executable) -> str:
     """Return why this kind of box does not work here; empty when it does. It is tried, not guessed."""
+    return tried(kind, python)
+
+
+@cache
+def tried(kind: str, python: str) -> str:
+    """Try a kind of box, once in this process and its forks."""
     if kind == "none":
         return ""
     if kind == "bubblewrap" and not shutil.which("bwrap"):

@@ -124,7 +124,7 @@ def _run_to_the_end(request: dict[str, Any], own: dict[str, str]) -> None:
 def _run(request: dict[str, Any], own: dict[str, str]) -> None:
     os.chdir(request["cwd"])
     if any(os.environ.get(name) != request["env"].get(name) for name in ("PATH", "TMPDIR")):
-        box.problem_with.cache_clear()  # it may not work there
+        box.tried.cache_clear()  # it may not work there
     os.environ.clear()
     os.environ.update(own | request["env"])
     sys.path[0] = request["cwd"]

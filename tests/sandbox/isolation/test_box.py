@@ -181,3 +181,12 @@ def test_other_code_is_admitted(kind: str, foreign: bool) -> None:
 def test_an_unknown_box_is_a_mistake_of_usage() -> None:
     with pytest.raises(UsageFault, match="choose one of: auto, bubblewrap, landlock, none"):
         box.choose("nonsense")
+
+
+def test_a_kind_of_box_is_tried_once_however_it_is_asked_for() -> None:
+    box.choose()
+    before = box.tried.cache_info().misses
+    box.problem_with("bubblewrap")
+    box.problem_with("bubblewrap", sys.executable)
+    box.choose()
+    assert box.tried.cache_info().misses == before
