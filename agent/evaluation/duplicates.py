@@ -7,6 +7,7 @@ candidate: they never prove that it is right or fast.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from pgo_agent.agent.exit_codes import FAULTY
@@ -23,6 +24,7 @@ from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 
 STAGE = "known"  # of a verdict that comes from an earlier run
 SAME_AS = "same_as"  # in the evidence: the candidate whose code it is
+KEPT = 16384  # builds whose plans stay in memory: more than a run of a night has
 Plans = frozenset[tuple[str, str]]  # case, and identity of a plan
 
 
@@ -38,7 +40,8 @@ def same_code(ctx: Context, candidate: Candidate) -> Judgement | None:
             return None
         if not c.has_bundle or c.verdict in (*FAULTY, Verdict.VETOED, Verdict.BUILT):
             continue
-        if brought <= _brought(c) or (launches and launches <= launched(ctx.store.contents, c)):
+        theirs = _plans(_Bundle(str(c.bundle), ctx.store.contents, c))
+        if brought <= theirs.brought or (launches and launches <= theirs.launched):
             verdict = f", which is {c.verdict}" if c.verdict else ""
             why = plain(f"its code is that of candidate {c.id[:8]}{verdict}")
             return Judgement(Verdict.NO_CHANGE, "build", why, {SAME_AS: c.id})
@@ -93,17 +96,38 @@ def _compilers(contents: ContentStore, bundle: str) -> set[str]:
         return set()
 
 
+@dataclass(frozen=True)
+class _Bundle:
+    """The build of a candidate: another one has another bundle."""
+
+    name: str
+    contents: ContentStore = field(compare=False)
+    of: Candidate = field(compare=False)
+
+
+@dataclass(frozen=True)
+class _BuiltPlans:
+    brought: Plans
+    launched: Plans  # without the names of kernels
+
+
+@lru_cache(maxsize=KEPT)
+def _plans(of: _Bundle) -> _BuiltPlans:
+    """Return the plans of a candidate: each later one is compared with them."""
+    return _BuiltPlans(_brought(of.of), launched(of.contents, of.of))
+
+
 def _brought(c: Candidate) -> Plans:
     return frozenset((case, o.plan_id) for case, os in c.build.choices.items() for o in os)
 
 
 def launched(contents: ContentStore, c: Candidate) -> Plans:
     """Return the plans of a candidate without the names of kernels; empty if its bundle is lost or damaged."""
-    ids = nameless(contents, c.built.bundle if c.built else "")
-    return frozenset((case, ids[case, label]) for case, label in ids if case in c.build.choices)
+    ids, built = nameless(contents, c.bundle or ""), c.built
+    return frozenset((case, ids[case, label]) for case, label in ids if built and case in built.choices)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=64)
 def nameless(contents: ContentStore, bundle: str) -> Mapping[tuple[str, str], str]:
     """Return (case, configuration) -> id of its plan without the names of kernels. Empty if it is lost or damaged."""
     try:

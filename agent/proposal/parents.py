@@ -95,7 +95,8 @@ def runners_up(ctx: Context, kinds: Collection[str] = ("source",)) -> list[Candi
     """Return right candidates that are not far behind the incumbent, the best first, without the incumbent."""
     current, by_id = incumbent.name(ctx), {c.id: c for c in ctx.store.candidates(ctx.run.id)}
     fit = [c for c in by_id.values() if c.id != current and c.kind in kinds and _fit(c, by_id)]
-    lags = {c.id: _gain(current, by_id) / _gain(c.id, by_id) for c in fit if c.speedup}  # behind the incumbent of now
+    best = _gain(current, by_id)
+    lags = {c.id: best / _gain(c.id, by_id) for c in fit if c.speedup}  # behind the incumbent of now
     near = [c for c in fit if lags.get(c.id, 1.0) <= 1 / WORTH]
     return sorted(near, key=lambda c: (lags.get(c.id) or ranking.rank(ctx, c), c.generation, c.position))
 
@@ -145,8 +146,9 @@ def _fit(c: Candidate, by_id: Mapping[str, Candidate]) -> bool:
 
 def _gain(which: str, by_id: Mapping[str, Candidate]) -> float:
     """Speedup over the kernel as shipped: the product of the gains along the chain of incumbents."""
-    gain, left = 1.0, dict(by_id)
-    while (c := left.pop(which, None)) is not None:
+    gain, passed = 1.0, set[str]()
+    while which not in passed and (c := by_id.get(which)) is not None:
+        passed.add(which)
         gain, which = gain * (c.speedup or 1.0), c.against or incumbent.SHIPPED
     return gain
 

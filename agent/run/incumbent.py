@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from pgo_agent.agent import moves
@@ -118,13 +120,22 @@ def _best(
 def known_configs(ctx: Context) -> list[Config]:
     """Return the configurations that need no proposal: those of the grid and of built candidates."""
     points = [numbers(p.config) for p in ctx.baseline().points]
-    tried = [
-        numbers(o.config)
-        for c in ctx.store.candidates(ctx.run.id)
-        for options in (c.built.choices.values() if c.built else ())
-        for o in options
-    ]
-    return points + tried
+    built = (c for c in ctx.store.candidates(ctx.run.id) if c.bundle)
+    return [*points, *(config for c in built for config in _configs(_Bundle(str(c.bundle), c)))]
+
+
+@dataclass(frozen=True)
+class _Bundle:
+    """The build of a candidate: another one has another bundle."""
+
+    name: str
+    of: Candidate = field(compare=False)
+
+
+@lru_cache(maxsize=16384)
+def _configs(of: _Bundle) -> tuple[Config, ...]:
+    """Return the configurations of a build: each later proposal is compared with them."""
+    return tuple(numbers(o.config) for options in of.of.build.choices.values() for o in options)
 
 
 def gains(evidence: Mapping[str, Any], over: str = "incumbent") -> dict[str, float]:

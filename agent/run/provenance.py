@@ -20,10 +20,11 @@ def untrusted(ctx: Context, candidate: Candidate) -> bool:
 
 
 def _untrusted(candidate: Candidate, by_id: Mapping[str, Candidate]) -> bool:
-    at, left = candidate, dict(by_id)
+    at, passed = candidate, set[str]()
     while at.author == EMBEDDED and at.parent != incumbent.SHIPPED:
-        if (parent := left.pop(at.parent, None)) is None:
+        if at.parent in passed or (parent := by_id.get(at.parent)) is None:
             return True  # its origin is unknown
+        passed.add(at.parent)
         at = parent
     return at.author != EMBEDDED
 

@@ -52,8 +52,8 @@ class Asked:
         """The model's part of the next generation, proposed and not yet built."""
         generation = max(self.ctx.store.generations(self.ctx.run.id), default=0) + 1
         steps.propose(self.ctx, generation)
-        with self.ctx.store.transaction() as db:
-            db.execute("DELETE FROM candidates WHERE run = ? AND proposer = ?", (self.ctx.run.id, bandit.MOVES))
+        mine = self.ctx.run.id, bandit.MOVES
+        self.ctx.store.db.execute("DELETE FROM candidates WHERE run = ? AND proposer = ?", mine)
         return self.ctx.store.candidates(self.ctx.run.id, generation)
 
     def generation(self) -> list[Candidate]:

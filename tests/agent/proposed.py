@@ -15,6 +15,7 @@ def judged(
     verdict: str | None, speedup: float | None, name: str = "c", against: str | None = "shipped", **changes: Any
 ) -> Candidate:
     """A candidate with its verdict, of no run that is recorded."""
-    came_to = {"built": None, "verdict": verdict, "stage": None, "why": None, "speedup": speedup, "seconds": None}
+    unbuilt = {"bundle": None, "read_build": lambda: None}
+    came_to = {"verdict": verdict, "stage": None, "why": None, "speedup": speedup, "seconds": None}
     place = {"run": "r", "generation": 1, "position": 0, "against": against}
-    return Candidate(**(vars(proposed("s", name)) | place | came_to | changes))
+    return Candidate(**(vars(proposed("s", name)) | place | unbuilt | came_to | changes))

@@ -1,7 +1,8 @@
 """A candidate as recorded, from its proposal to its verdict: the proposal, its build and the result."""
 
 import hashlib
-from dataclasses import dataclass, fields
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
 
 from pgo_agent.agent.moves import Proposal
 from pgo_agent.agent.profile.summary import Bottleneck
@@ -40,13 +41,14 @@ class Candidate(NewCandidate):
     run: str
     generation: int
     position: int
-    built: Built | None  # None until it is built
+    bundle: str | None  # of its build; empty: nothing could be built; None until it is built
     verdict: str | None
     stage: str | None
     why: Reason | None  # for its verdict
     speedup: float | None
     seconds: float | None
     against: str | None  # what it was measured against, the incumbent then: a candidate or `shipped`
+    read_build: Callable[[], Built | None] = field(repr=False, compare=False)  # its record holds 40 kB of it
 
     @property
     def by(self) -> str:
@@ -61,19 +63,26 @@ class Candidate(NewCandidate):
     @property
     def has_bundle(self) -> bool:
         """Whether it was built with success."""
-        return self.built is not None and self.built.ok
+        return bool(self.bundle)
+
+    @property
+    def built(self) -> Built | None:
+        """Return its build as recorded now; None before it is built."""
+        return self.read_build()
 
     @property
     def build(self) -> Built:
         """Return its build. Raises RuntimeError before it is built."""
-        if self.built is None:
+        built = self.built
+        if built is None:
             raise RuntimeError(f"candidate {self.id} is asked for its build before it is built")
-        return self.built
+        return built
 
     def as_json(self) -> JsonObject:
         """Return its fields as plain JSON values, by the names of their columns in the record."""
-        plain = {f.name: getattr(self, f.name) for f in fields(self)}
-        nested = {"built": self.built and self.built.as_json(), "cites": self.cites and self.cites.as_json()}
+        plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("bundle", "read_build")}
+        built = self.built
+        nested = {"built": built and built.as_json(), "cites": self.cites and self.cites.as_json()}
         return plain | nested | {"reason": self.reason, "why": None if self.why is None else self.why.as_json()}
 
 

@@ -43,6 +43,7 @@ class Database:
             _write_ahead(self.db)
             self.db.execute("PRAGMA synchronous=FULL")
             ours = schema.create(self.db)
+        self._counted = self.db.total_changes  # rows that transactions changed, and the schema
         if not ours:
             self.db.close()
             raise UsageFault(
@@ -75,6 +76,7 @@ class Database:
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         with self._one, self._disk():
+            before = self.db.total_changes
             self.db.execute("BEGIN IMMEDIATE")
             try:
                 yield self.db
@@ -83,6 +85,13 @@ class Database:
                 with contextlib.suppress(sqlite3.Error):
                     self.db.execute("ROLLBACK")
                 raise
+            finally:
+                self._counted += self.db.total_changes - before
+
+    @property
+    def unaccounted(self) -> int:
+        """The number of rows that this process changed outside of transactions."""
+        return self.db.total_changes - self._counted
 
     @contextlib.contextmanager
     def active(self, run: str) -> Iterator[None]:

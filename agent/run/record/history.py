@@ -12,8 +12,9 @@ from functools import lru_cache
 from typing import Any
 
 from pgo_agent.agent.run.record.candidate import Candidate
+from pgo_agent.agent.run.record.candidates import why_of
 from pgo_agent.agent.run.record.run import Run
-from pgo_agent.agent.run.record.store import Store, why_of
+from pgo_agent.agent.run.record.store import Store
 from pgo_agent.sandbox.gate.reason import NONE, Reason
 from pgo_agent.sandbox.gate.verdict import Verdict
 

@@ -1,39 +1,28 @@
 """The record of runs: SQLite beside content-addressed files, in a workspace folder (`.pgo-agent/` by default).
 
 Each method is one transaction. A verdict is written once, with its evidence and raw samples, or not at all. Runs are in
-the order in which they were added: the wall clock may jump. Relies on `database.py`; profiles are in
-`profiles.py`.
+the order in which they were added: the wall clock may jump. Relies on `database.py` and
+`candidates.py`; profiles are in `profiles.py`.
 """
 
 import json
 import sqlite3
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from pgo_agent.agent.llm.models.types import OPTIMIZER, Reply
-from pgo_agent.agent.profile.summary import Bottleneck
 from pgo_agent.agent.run.facts import RunFacts
 from pgo_agent.agent.run.record.baseline import Baseline
-from pgo_agent.agent.run.record.candidate import Candidate, NewCandidate
-from pgo_agent.agent.run.record.database import Database
+from pgo_agent.agent.run.record.candidates import Candidates
 from pgo_agent.agent.run.record.run import Run
 from pgo_agent.agent.run.record.run_summary import RunSummary
 from pgo_agent.agent.run.record.settings_json import decode, encode
 from pgo_agent.agent.run.settings import RunSettings
-from pgo_agent.sandbox import json_codec
-from pgo_agent.sandbox.build.result import Built
 from pgo_agent.sandbox.errors import UsageFault
-from pgo_agent.sandbox.gate import reason as reasons
-from pgo_agent.sandbox.gate.reason import Reason
-from pgo_agent.sandbox.gate.verdict import Judgement
 from pgo_agent.sandbox.json_codec import JsonObject
 from pgo_agent.sandbox.judge.gpus import Gpu
-
-Times = dict[str, dict[str, tuple[float, ...]]]  # case -> side -> ms
 
 
 @dataclass(frozen=True)
@@ -50,7 +39,7 @@ class Call:
     cost: float | None = None  # money; None where no price is known
 
 
-class Store(Database):
+class Store(Candidates):
     """The runs of a workspace with their generations, candidates, verdicts, calls and budgets."""
 
     # runs -------------------------------------------------------------------------------------------------------------
@@ -110,22 +99,7 @@ class Store(Database):
             sql = "UPDATE runs SET seconds = seconds + ?, gpu_seconds = gpu_seconds + ? WHERE id = ?"
             db.execute(sql, (seconds, gpu_seconds, run))
 
-    # generations and candidates ---------------------------------------------------------------------------------------
-
-    def add_generation(self, run: str, n: int, incumbent: str, proposals: Sequence[NewCandidate]) -> None:
-        """Record a generation with its candidates; an existing one stays as it is."""
-        with self.transaction() as db:
-            fresh = db.execute(
-                "INSERT OR IGNORE INTO generations (run, n, incumbent) VALUES (?, ?, ?)", (run, n, incumbent)
-            ).rowcount
-            for position, p in enumerate(proposals if fresh else []):
-                columns = (p.kind, p.move, p.rationale, p.author, p.source, p.proposer)
-                cites = json.dumps(p.cites.as_json()) if p.cites else None
-                db.execute(
-                    "INSERT OR IGNORE INTO candidates (run, id, generation, position, parent, kind, move, rationale,"
-                    " author, source, proposer, cites) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    (run, p.id, n, position, p.parent, *columns, cites),
-                )
+    # generations ---------------------------------------------------------------------------------------
 
     def add_skipped(self, run: str, parent: str, move: str, reason: str) -> None:
         """Record a move that did not apply to a candidate, and why."""
@@ -200,50 +174,6 @@ class Store(Database):
         (row,) = self.rows("SELECT incumbent FROM generations WHERE run = ? AND n = ?", (run, generation))
         return str(row["incumbent"])
 
-    def candidates(self, run: str, generation: int | None = None) -> list[Candidate]:
-        rows = self.rows(
-            "SELECT * FROM candidates WHERE run = ? AND (? IS NULL OR generation = ?) ORDER BY generation, position",
-            (run, generation, generation),
-        )
-        return [_candidate(r) for r in rows]
-
-    def candidate(self, run: str, prefix: str) -> Candidate:
-        """Return the candidate whose id begins with `prefix`. Raises UsageFault if none or several do."""
-        sql = "SELECT * FROM candidates WHERE run = ? AND substr(id, 1, ?) = ? ORDER BY generation, position"
-        matches = [_candidate(r) for r in self.rows(sql, (run, len(prefix), prefix))]
-        if len(matches) != 1:
-            raise UsageFault(
-                f"{len(matches)} candidates of run {run} begin with '{prefix}'", f"`pgo-agent show {run}` lists them"
-            )
-        return matches[0]
-
-    def set_built(self, run: str, candidate: str, built: Built) -> None:
-        with self.transaction() as db:
-            values = (json.dumps(built.as_json()), run, candidate)
-            db.execute("UPDATE candidates SET built = ? WHERE run = ? AND id = ?", values)
-
-    def set_verdict(self, run: str, candidate: str, judged: Judgement, speedup: float | None, seconds: float) -> None:
-        """Record a verdict with its evidence and raw samples. A candidate that has one keeps it."""
-        body = dict(judged.evidence)
-        against = body.pop("incumbent", None)
-        timed = {stage: json_codec.from_json(Times, body.pop(stage, {})) for stage in ("quick", "time")}
-        with self.transaction() as db:
-            why = json.dumps(judged.why.as_json())
-            values = (str(judged.verdict), judged.stage, judged.reason, why, speedup, seconds, against, run, candidate)
-            fresh = db.execute(
-                "UPDATE candidates SET verdict = ?, stage = ?, reason = ?, why = ?, speedup = ?, seconds = ?,"
-                " against = ? WHERE run = ? AND id = ? AND verdict IS NULL",
-                values,
-            ).rowcount
-            if fresh:
-                db.execute("DELETE FROM measured WHERE run = ? AND candidate = ?", (run, candidate))
-                db.execute(
-                    "INSERT OR REPLACE INTO evidence VALUES (?, ?, ?, ?)",
-                    (run, candidate, judged.stage, json.dumps(body)),
-                )
-                for stage, cases in timed.items():
-                    _insert_samples(db, (run, candidate, stage), cases)
-
     def evidence(self, run: str, candidate: str) -> dict[str, JsonObject]:
         """Return everything recorded of a candidate: stage -> evidence, and `samples`, its raw times in ms."""
         by_stage: dict[str, JsonObject] = {
@@ -254,29 +184,6 @@ class Store(Database):
         for r in self.rows("SELECT * FROM samples WHERE run = ? AND candidate = ?", (run, candidate)):
             samples.setdefault(r["stage"], {}).setdefault(r["gpu_case"], {})[r["side"]] = json.loads(r["ms"])
         return by_stage | ({"samples": dict(samples)} if samples else {})
-
-
-def _candidate(row: sqlite3.Row) -> Candidate:
-    cites = None if row["cites"] is None else Bottleneck.from_json(json.loads(row["cites"]))
-    built = None if row["built"] is None else _built(row["built"])
-    columns = dict(row) | {"built": built, "cites": cites, "why": why_of(row)}
-    return Candidate(**{k: v for k, v in columns.items() if k != "reason"})
-
-
-@lru_cache(maxsize=256)
-def _built(text: str) -> Built:
-    return Built.from_json(json.loads(text))
-
-
-def why_of(row: sqlite3.Row) -> Reason | None:
-    """Return a candidate's reason: typed, or the prose of an older record; None before its verdict."""
-    return None if row["reason"] is None else reasons.from_json(row["reason"], _json(row["why"]))
-
-
-def _insert_samples(db: sqlite3.Connection, key: tuple[str, str, str], cases: Times) -> None:
-    for case, sides in cases.items():
-        for side, ms in sides.items():
-            db.execute("INSERT OR REPLACE INTO samples VALUES (?, ?, ?, ?, ?, ?)", (*key, case, side, json.dumps(ms)))
 
 
 def _run(row: sqlite3.Row) -> Run:
