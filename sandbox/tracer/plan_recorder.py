@@ -35,6 +35,12 @@ def _tensors(tree: Any) -> list[Any]:
     return [x for x in tree_leaves(tree) if isinstance(x, torch.Tensor)]
 
 
+def _address_of(a: Any) -> Any:
+    """Return the address that an argument of a launch says, as Triton asks for it; None where it says none."""
+    asked = getattr(a, "data_ptr", None)
+    return asked() if callable(asked) else None
+
+
 class Recorder(TorchDispatchMode):
     """Enter it around a launcher call; `storages`, `steps` and the encoders hold the plan."""
 
@@ -88,7 +94,8 @@ class Recorder(TorchDispatchMode):
         if isinstance(a, torch.Tensor):
             return self.ref(a, kind)
         if self.addresses.contains(a):
-            return self._address(a)
+            storage, byte = self._place(a)
+            return {"address": storage, "byte": byte}
         if a is None or isinstance(a, bool | int | str):
             return a
         if isinstance(a, float):
@@ -103,15 +110,28 @@ class Recorder(TorchDispatchMode):
             return self.encode(a.value)
         if hasattr(a, "block_shape") and hasattr(a, "base"):
             return self._descriptor(a)
+        if self.addresses.contains(address := _address_of(a)):
+            return self._wrapped(a, address)
         return self.refusals.refuse(f"an argument of type {type(a).__name__}")
 
-    def _address(self, n: int) -> JsonObject:
+    def _place(self, n: int) -> tuple[int, int]:
+        """Return the storage that an address lies in, by its index, and the byte of it. Refuses any other address."""
         storage, byte = self.addresses.found(n)
         if storage._cdata not in self._index:
             self.refusals.refuse("the address of a tensor that this call neither received nor made")
         if byte > storage.nbytes():
             self.refusals.refuse("an address behind the end of a tensor")
-        return {"address": self._index[storage._cdata], "byte": byte}
+        return self._index[storage._cdata], byte
+
+    def _wrapped(self, a: Any, address: int) -> JsonObject:
+        """Return what a launch is given that is no tensor, and says where one lies: `triton.reinterpret(x, type)`."""
+        dtype = a.dtype if isinstance(a.dtype, torch.dtype) else torch.uint8
+        storage, byte = self._place(address)
+        if byte % dtype.itemsize:
+            self.refusals.refuse(f"an argument of type {type(a).__name__} that begins within an element")
+        count = (self.addresses.found(address)[0].nbytes() - byte) // dtype.itemsize
+        offset = byte // dtype.itemsize
+        return {"t": storage, "dtype": str(dtype)[6:], "size": [count], "stride": [1], "offset": offset}
 
     def _descriptor(self, a: Any) -> JsonObject:
         return {

@@ -103,6 +103,14 @@ class TensorValues:
             return self.plain(value)
         return {"list": [self.plain(t) for t in table], "tuple": False, "table": str(value.dtype)[6:]}
 
+    def launched(self, value: Any) -> dict[str, Any]:
+        """As `plain`, for an argument of a launch: what is no tensor, and says where one lies, is as that one."""
+        asked = getattr(value, "data_ptr", None)
+        if isinstance(value, torch.Tensor) or not callable(asked) or not self._addresses.contains(n := asked()):
+            return self.plain(value)
+        told = {"shape": list(value.shape), "stride": list(value.stride()), "dtype": "uint8", "grad": False}
+        return told | {"storage": self._numbered(self._addresses.found(n)[0]), "recipe": {}, "copied": []}
+
     def plain(self, value: Any) -> dict[str, Any]:
         """Return a value in a form that JSON holds: a tensor by its shape, and others as what they are."""
         if isinstance(value, torch.Tensor):

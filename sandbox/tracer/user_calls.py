@@ -266,7 +266,7 @@ class Watch(TorchDispatchMode):
             call.asked = True
 
     def _launch(self, launch: dict[str, Any]) -> dict[str, Any]:
-        return launch | {"args": {n: self.values.plain(v) for n, v in launch["args"].items()}}
+        return launch | {"args": {n: self.values.launched(v) for n, v in launch["args"].items()}}
 
     def as_json(self) -> dict[str, Any]:
         calls = self._calls()

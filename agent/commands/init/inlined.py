@@ -64,7 +64,7 @@ class _Inliner:
         self.modules = modules
         self.result: list[Block] = []
         self._taken = set[tuple[Path, int]]()
-        self._owners = dict[str, Path]()
+        self._owners = dict[str, tuple[Path, str]]()  # name -> its file, and the statement that defines it
         self._unneeded = set[str]()  # modules of which the text takes nothing any more
         self.operators = dict[str, str]()  # that the launcher calls by torch.ops -> the function of each
 
@@ -75,14 +75,13 @@ class _Inliner:
         used, imports = used_by(parts, roots), through_modules.imports([n for b in parts if b.imports for n in b.nodes])
         while more := self._operators(parts, used) - used:
             used |= used_by(parts, more)
-        for i in sorted(used):
-            if (path, i) in self._taken:
-                continue
-            self._taken.add((path, i))
+        new = [i for i in sorted(used) if (path, i) not in self._taken]
+        self._taken |= {(path, i) for i in new}
+        taken = {i: self._own(path, parts[i]) for i in new if not parts[i].imports}  # before what imports bring
+        for i in new:
             if parts[i].imports:
                 self._import(path, parts[i])
-            else:
-                self._own(path, parts[i].names)
+            elif taken[i]:
                 part = self._through_modules(path, parts[i], imports)
                 self.result.append(_block(operators.plain(part)) if self._registered(part) else part)
 
@@ -117,7 +116,7 @@ class _Inliner:
                 return None
         return names
 
-    def _state(self) -> tuple[list[Block], set[tuple[Path, int]], dict[str, Path]]:
+    def _state(self) -> tuple[list[Block], set[tuple[Path, int]], dict[str, tuple[Path, str]]]:
         return list(self.result), set(self._taken), copy.copy(self._owners)
 
     def idle(self, part: Block) -> bool:
@@ -135,9 +134,13 @@ class _Inliner:
     def _registered(self, block: Block) -> bool:
         return any(block.names == {function} for function in self.operators.values())
 
-    def _own(self, path: Path, names: frozenset[str]) -> None:
-        if any(self._owners.setdefault(n, path) != path for n in names):
+    def _own(self, path: Path, part: Block) -> bool:
+        """Take the names of a part for a file; return whether it is to be added. Not where another file has the very
+        statement, such as `logger = logging.getLogger(__name__)`. Raises _Clash where one has them by another."""
+        owners = [self._owners.setdefault(n, (path, part.text)) for n in part.names]
+        if any(owner != path and text.strip() != part.text.strip() for owner, text in owners):
             raise _Clash
+        return all(owner == path for owner, _ in owners)
 
     def bring(self, path: Path, block: Block) -> None:
         """Add an import of names that the text does not have yet."""
@@ -173,7 +176,7 @@ class _Inliner:
             if added and not (self.modules.own(file) or added & self.modules.kernels):
                 raise _Clash  # a wrapper: no kernel is reached through it
             if (local := alias.asname or alias.name) != name:
-                self._own(path, frozenset({local}))
+                self._own(path, _block(f"{local} = {name}\n"))
                 if not any(local in b.names for b in self.result):
                     self.result.append(_block(f"{local} = {name}\n"))
         except (_Clash, RecursionError):

@@ -83,6 +83,27 @@ def table(x):
     return y
 
 
+class Part:
+    # A buffer as libraries have their own: Triton asks it for its type and its address.
+    def __init__(self, base, offset):
+        self.base, self.dtype, self.shape, self.offset = base, base.dtype, base.shape, offset
+
+    def data_ptr(self):
+        return self.base.data_ptr() + self.offset
+
+
+def reinterpreted(x):
+    y = torch.empty_like(x)
+    _copy[(4,)](triton.reinterpret(x, tl.bfloat16), Part(y, 64), 4096, BLOCK=1024)
+    return y
+
+
+def within(x):
+    y = torch.empty_like(x)
+    _copy[(4,)](x, Part(y, 1), 4096, BLOCK=1024)  # within
+    return y
+
+
 def foreign(x):
     y = torch.empty_like(x)
     pointers = torch.tensor([x.data_ptr(), KEPT.data_ptr()], device=x.device)  # foreign
@@ -188,6 +209,7 @@ REASONS = {
     "compiled": "torch.compile",
     "benchmarked": "triton.testing.do_bench",
     "foreign": "the address of a tensor that this call neither received nor made",
+    "within": "an argument of type Part that begins within an element",
     "beyond": "an address behind the end of a tensor",
     "kept": "kept from an earlier call",
     "remembered": "kept from an earlier call",
@@ -266,6 +288,14 @@ def test_a_table_of_addresses_is_recorded_with_the_places_that_it_names(traced: 
     assert second == {"address": written, "byte": 2048}
     assert first == {"address": traced.plan("table")["inputs"]["x"]["t"], "byte": 0}
     assert launch["args"][0]["t"] == result["t"]
+
+
+def test_what_is_no_tensor_but_says_where_one_lies_is_recorded_as_the_rest_of_it(traced: Traced) -> None:
+    (step,) = traced.steps("reinterpreted")
+    assert step["signature"][:2] == ["*bf16", "*fp16"]
+    first, second, *_ = step["args"]
+    assert (first["t"], first["offset"]) == (traced.plan("reinterpreted")["inputs"]["x"]["t"], 0)
+    assert (second["dtype"], second["size"], second["offset"]) == ("float16", [4096 - 32], 32)
 
 
 def test_an_exception_of_the_launcher_names_its_line(traced: Traced) -> None:
