@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pgo_agent.agent.run import incumbent, ttgir_files
+from pgo_agent.agent.run import ttgir_files
 from pgo_agent.agent.run.record.candidate import Candidate
 from pgo_agent.agent.run.record.run import Run
 from pgo_agent.agent.run.record.store import Store
@@ -42,6 +42,8 @@ class ProfileSubject:
 def of(file: Path, store: Store, candidate: str | None) -> ProfileSubject:
     """Return the subject. `candidate`: RUN/ID, with the beginning of an id. Raises UsageFault where there is none, or
     it belongs to another file, or was not built."""
+    from pgo_agent.agent.run import incumbent  # needs numpy
+
     subject = target.read(locate(file))
     if candidate is None:
         return ProfileSubject(subject, subject.source)
@@ -60,8 +62,10 @@ def of(file: Path, store: Store, candidate: str | None) -> ProfileSubject:
 
 
 def _kernel_file(store: Store, run: Run, found: Candidate, subject: Target) -> str:
+    from pgo_agent.agent.run.incumbent import SHIPPED
+
     at = found
-    while at.kind == "ttgir" and at.parent != incumbent.SHIPPED:
+    while at.kind == "ttgir" and at.parent != SHIPPED:
         at = store.candidate(run.id, at.parent)
     source = subject.source if at.kind == "ttgir" else at.source
     return ttgir_files.launcher(source, found.source, ()) if found.kind == "ttgir" else source

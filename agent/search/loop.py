@@ -22,6 +22,8 @@ from pgo_agent.agent.search import lent, profile_incumbent, recovery, steps
 from pgo_agent.agent.search.finish import announce as announce_last_session
 from pgo_agent.agent.search.finish import finish as finish_run
 
+STEPS = 10**9  # of LangGraph: budgets end a run, and not the number of its generations
+
 
 class State(TypedDict):
     generation: int  # the present one, from 1
@@ -96,4 +98,4 @@ def run(ctx: Context) -> None:
         graph.add_edge(node_name, following)
     graph.add_edge(START, first).add_edge("build", "judge").add_edge("judge", "record").add_edge("finish", END)
     state: State = {"generation": generation, "generations_without_win": generations_without_win}
-    graph.compile().invoke(state, {"recursion_limit": 10_000}, context=ctx)
+    graph.compile().invoke(state, {"recursion_limit": STEPS}, context=ctx)

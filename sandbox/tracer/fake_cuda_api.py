@@ -19,6 +19,7 @@ import triton
 import triton.testing
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.tracer import nvidia_smi
+from torch.utils import _device
 from triton.backends.compiler import GPUTarget
 
 
@@ -275,6 +276,7 @@ def patch_torch(d: Device, refusals: Refusals) -> None:
     for name in ("_cuda_getCurrentRawStream", "_cuda_getDevice", "_cuda_exchangeDevice", "_cuda_maybeExchangeDevice"):
         setattr(torch._C, name, _zero())
     nvidia_smi.install(d)
+    _device._device_constructors()  # what a default device is given to, which is kept: the functions as they are
     for name in ("tensor", "empty", "zeros", "ones", "full", "arange"):
         setattr(torch, name, _unpinned(getattr(torch, name)))
     torch.Tensor.pin_memory = lambda tensor, *_args, **_kwargs: tensor

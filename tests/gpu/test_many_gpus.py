@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 from pgo_agent.agent.commands import optimize
 from pgo_agent.agent.run.facts import GivenFile
+from pgo_agent.agent.run.record.candidate import Candidate
 from pgo_agent.agent.run.record.run import Run
 from pgo_agent.agent.run.record.run_summary import MeasuredRun
-from pgo_agent.agent.run.record.store import Candidate, Store
+from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.gate.verdict import Verdict
