@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pgo_agent.agent.run import ttgir_files
-from pgo_agent.agent.run.record.candidate import Candidate
-from pgo_agent.agent.run.record.run import Run
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.target_file import locate
 from pgo_agent.sandbox import target
@@ -57,15 +55,6 @@ def of(file: Path, store: Store, candidate: str | None) -> ProfileSubject:
         raise UsageFault(f"candidate {found.id} was not built{why}", "profile one that was")
     built = found.build
     labels = {c: tuple(o.label for o in os) for c, os in built.choices.items() if c.startswith(PUBLIC)}
-    source = _kernel_file(store, run, found, subject)
+    source = incumbent.kernel_file(store, run.id, found.id, subject.source)
+    source = ttgir_files.launcher(source, found.source, ()) if found.kind == "ttgir" else source
     return ProfileSubject(subject, source, run.device, built.bundle, labels, incumbent.chosen(store, found))
-
-
-def _kernel_file(store: Store, run: Run, found: Candidate, subject: Target) -> str:
-    from pgo_agent.agent.run.incumbent import SHIPPED
-
-    at = found
-    while at.kind == "ttgir" and at.parent != SHIPPED:
-        at = store.candidate(run.id, at.parent)
-    source = subject.source if at.kind == "ttgir" else at.source
-    return ttgir_files.launcher(source, found.source, ()) if found.kind == "ttgir" else source

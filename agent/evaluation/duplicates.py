@@ -7,13 +7,13 @@ candidate: they never prove that it is right or fast.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 
 from pgo_agent.agent.exit_codes import FAULTY
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record import history
-from pgo_agent.agent.run.record.candidate import Candidate
+from pgo_agent.agent.run.record.candidate import BuildKey, Candidate
 from pgo_agent.sandbox.build.builder import triton_version
 from pgo_agent.sandbox.build.result import Built
 from pgo_agent.sandbox.bundle import elf, plan_id
@@ -40,7 +40,7 @@ def same_code(ctx: Context, candidate: Candidate) -> Judgement | None:
             return None
         if not c.has_bundle or c.verdict in (*FAULTY, Verdict.VETOED, Verdict.BUILT):
             continue
-        theirs = _plans(_Bundle(str(c.bundle), ctx.store.contents, c))
+        theirs = _plans(ctx.store.contents, c.build_key)
         if brought <= theirs.brought or (launches and launches <= theirs.launched):
             verdict = f", which is {c.verdict}" if c.verdict else ""
             why = plain(f"its code is that of candidate {c.id[:8]}{verdict}")
@@ -97,24 +97,15 @@ def _compilers(contents: ContentStore, bundle: str) -> set[str]:
 
 
 @dataclass(frozen=True)
-class _Bundle:
-    """The build of a candidate: another one has another bundle."""
-
-    name: str
-    contents: ContentStore = field(compare=False)
-    of: Candidate = field(compare=False)
-
-
-@dataclass(frozen=True)
 class _BuiltPlans:
     brought: Plans
     launched: Plans  # without the names of kernels
 
 
 @lru_cache(maxsize=KEPT)
-def _plans(of: _Bundle) -> _BuiltPlans:
+def _plans(contents: ContentStore, of: BuildKey) -> _BuiltPlans:
     """Return the plans of a candidate: each later one is compared with them."""
-    return _BuiltPlans(_brought(of.of), launched(of.contents, of.of))
+    return _BuiltPlans(_brought(of.candidate), launched(contents, of.candidate))
 
 
 def _brought(c: Candidate) -> Plans:

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -11,7 +10,7 @@ from pgo_agent.agent.moves import workload
 from pgo_agent.agent.moves.launch_sites import Config, numbers
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record.baseline import BaselinePoint, TimeSource
-from pgo_agent.agent.run.record.candidate import Candidate
+from pgo_agent.agent.run.record.candidate import BuildKey, Candidate
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.shipped_configurations import AUTOTUNED
 from pgo_agent.sandbox import json_codec
@@ -47,10 +46,15 @@ def source(ctx: Context) -> str:
 
 def python(ctx: Context, which: str) -> str:
     """Return the kernel file of `shipped` or a candidate; for TTGIR, the file whose kernel it replaces."""
+    return kernel_file(ctx.store, ctx.run.id, which, ctx.target.source)
+
+
+def kernel_file(store: Store, run: str, which: str, shipped: str) -> str:
+    """Return the same, of a run that is not open. `shipped`: the target's text."""
     if which == SHIPPED:
-        return ctx.target.source
-    candidate = ctx.store.candidate(ctx.run.id, which)
-    return python(ctx, candidate.parent) if candidate.kind == "ttgir" else candidate.source
+        return shipped
+    candidate = store.candidate(run, which)
+    return kernel_file(store, run, candidate.parent, shipped) if candidate.kind == "ttgir" else candidate.source
 
 
 def side(ctx: Context, which: str) -> Side:
@@ -121,21 +125,13 @@ def known_configs(ctx: Context) -> list[Config]:
     """Return the configurations that need no proposal: those of the grid and of built candidates."""
     points = [numbers(p.config) for p in ctx.baseline().points]
     built = (c for c in ctx.store.candidates(ctx.run.id) if c.bundle)
-    return [*points, *(config for c in built for config in _configs(_Bundle(str(c.bundle), c)))]
-
-
-@dataclass(frozen=True)
-class _Bundle:
-    """The build of a candidate: another one has another bundle."""
-
-    name: str
-    of: Candidate = field(compare=False)
+    return [*points, *(config for c in built for config in _configs(c.build_key))]
 
 
 @lru_cache(maxsize=16384)
-def _configs(of: _Bundle) -> tuple[Config, ...]:
+def _configs(of: BuildKey) -> tuple[Config, ...]:
     """Return the configurations of a build: each later proposal is compared with them."""
-    return tuple(numbers(o.config) for options in of.of.build.choices.values() for o in options)
+    return tuple(numbers(o.config) for options in of.candidate.build.choices.values() for o in options)
 
 
 def gains(evidence: Mapping[str, Any], over: str = "incumbent") -> dict[str, float]:

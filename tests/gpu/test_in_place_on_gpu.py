@@ -5,13 +5,11 @@ The target doubles numbers near the end of their range: 28 launches without a re
 
 import statistics
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pytest
-from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
-from pgo_agent.sandbox.judge import questions
-from pgo_agent.sandbox.judge.questions import Against, Confirm, Final, Idle, Numerics, Race, Sweep, SweepEntry
-from pgo_agent.sandbox.judge.references import Whole, bundle_ref
+from pgo_agent.sandbox.gate.verdict import Verdict
+from pgo_agent.sandbox.judge.questions import Final, Idle, Numerics, Race, Sweep, SweepEntry
+from pgo_agent.sandbox.judge.references import bundle_ref
 from pgo_agent.sandbox.target import COMPILED
 
 from tests.gpu.test_on_gpu import Gate, first_of
@@ -82,28 +80,12 @@ def edited(change: tuple[str, str]) -> str:
     return TARGET.replace(*change)
 
 
-@dataclass(frozen=True)
-class Doubling:
-    gate: Gate
-
-    def against(self) -> Against:
-        own = first_of(self.gate, self.gate.build(TARGET, 1))
-        return Against(own, own, own, (PUBLIC,), (HIDDEN,), None)
-
-    def judged(self, source: str) -> Judgement:
-        bundle = bundle_ref(self.gate.contents, self.gate.build(source, 1).bundle)
-        return self.gate.judge.verdict(questions.Judge.of(Whole(bundle), self.against()))
-
-    def confirmed(self, source: str) -> Judgement:
-        return self.gate.judge.verdict(Confirm.of(first_of(self.gate, self.gate.build(source, 1)), self.against()))
-
-
 @pytest.fixture(scope="module")
-def doubling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doubling]:
+def doubling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
     folder = tmp_path_factory.mktemp("doubling")
     (folder / "doubling.py").write_text(TARGET)
-    gate = Gate(folder / "doubling.py", folder / "shelf")
-    yield Doubling(gate)
+    gate = Gate(folder / "doubling.py", folder / "shelf", PUBLIC, HIDDEN)
+    yield gate
     gate.judge.close()
 
 
@@ -113,28 +95,28 @@ def test_every_edit_below_fits_the_target_as_it_stands() -> None:
 
 
 @pytest.mark.gpu
-def test_the_samples_do_not_contain_the_copy_that_a_clone_would_be(doubling: Doubling) -> None:
+def test_the_samples_do_not_contain_the_copy_that_a_clone_would_be(doubling: Gate) -> None:
     """A copy moves as many bytes as the kernel. Here the judge alone is asked: the gate refuses it before."""
-    judged = doubling.judged(edited(COPIES))
+    judged = doubling.verdict(edited(COPIES))
     assert judged.verdict == Verdict.SLOWER and judged.speedup is not None, judged.reason
     print(f"\na clone before the launch: {judged.speedup:.3f}x")
     assert judged.speedup < 0.65  # an H100 measured 0.337
 
 
 @pytest.mark.gpu
-def test_results_stay_right_in_all_launches_of_a_sweep_and_of_long_sessions(doubling: Doubling) -> None:
-    built, gate = doubling.gate.build(TARGET, 1), doubling.gate
+def test_results_stay_right_in_all_launches_of_a_sweep_and_of_long_sessions(doubling: Gate) -> None:
+    built, gate = doubling.build(TARGET, 1), doubling
     side = first_of(gate, built)
     entry = SweepEntry(bundle_ref(gate.contents, built.bundle), PUBLIC, side[PUBLIC].choice)
     (swept,) = gate.judge.ask(Sweep((entry,))).entries
     assert not swept.problem and swept.finalist, swept
-    for found in (doubling.judged(edited(OTHER)), doubling.confirmed(edited(OTHER))):
+    for found in (doubling.verdict(edited(OTHER)), doubling.confirmed(edited(OTHER))):
         assert found.verdict in FINE, found.reason
 
 
 @pytest.mark.gpu
-def test_results_stay_right_wherever_else_launches_are_repeated(doubling: Doubling) -> None:
-    gate, built = doubling.gate, doubling.gate.build(TARGET, 1)
+def test_results_stay_right_wherever_else_launches_are_repeated(doubling: Gate) -> None:
+    gate, built = doubling, doubling.build(TARGET, 1)
     side = first_of(gate, built)
     raced = gate.judge.verdict(Race(bundle_ref(gate.contents, built.bundle), PUBLIC, side[PUBLIC].choice, stress=True))
     assert raced.verdict == Verdict.CHECKED and "200 launches" in raced.reason, raced.reason
@@ -143,9 +125,9 @@ def test_results_stay_right_wherever_else_launches_are_repeated(doubling: Doubli
 
 
 @pytest.mark.gpu
-def test_libraries_and_the_compiled_reference_find_their_inputs_as_they_were_given_too(doubling: Doubling) -> None:
-    side = first_of(doubling.gate, doubling.gate.build(TARGET, 1))
-    timed = doubling.gate.judge.ask(Final({"shipped": side}, (PUBLIC,), compile_reference=True))
+def test_libraries_and_the_compiled_reference_find_their_inputs_as_they_were_given_too(doubling: Gate) -> None:
+    side = first_of(doubling, doubling.build(TARGET, 1))
+    timed = doubling.judge.ask(Final({"shipped": side}, (PUBLIC,), compile_reference=True))
     times = {name: statistics.median(ms) for name, ms in timed.times[PUBLIC].items()}
     print(f"\nms: {times}")
     assert not timed.uncompiled and {"shipped", "A/A", "torch", COMPILED} == times.keys()
@@ -154,6 +136,6 @@ def test_libraries_and_the_compiled_reference_find_their_inputs_as_they_were_giv
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", CHEATS)
-def test_it_is_refused_that_a_kernel(doubling: Doubling, name: str) -> None:
-    judged = doubling.judged(edited(CHEATS[name]))
+def test_it_is_refused_that_a_kernel(doubling: Gate, name: str) -> None:
+    judged = doubling.verdict(edited(CHEATS[name]))
     assert judged.verdict in {Verdict.CHEATING, Verdict.WRONG}, (judged.verdict, judged.stage, judged.reason)

@@ -21,7 +21,7 @@ from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.judge import questions
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge, visible_gpu
-from pgo_agent.sandbox.judge.questions import Against, Idle, PeakRates, Peaks, Problem, Race, Sweep, SweepEntry
+from pgo_agent.sandbox.judge.questions import Against, Confirm, Idle, PeakRates, Peaks, Problem, Race, Sweep, SweepEntry
 from pgo_agent.sandbox.judge.references import Side, Whole, bundle_ref, plan_ref
 from pgo_agent.sandbox.judge.results import memcheck
 
@@ -51,8 +51,8 @@ EDITS = {  # candidate -> what it has instead of a line of fa_fwd.py
 class Gate:
     """A target, its kernel as shipped, and a judge for both."""
 
-    def __init__(self, path: Path, folder: Path) -> None:
-        subject = target.read(path)
+    def __init__(self, path: Path, folder: Path, public: str = PUBLIC, held_out: str = HELD_OUT) -> None:
+        subject, self.public, self.held_out = target.read(path), public, held_out
         self.contents = ContentStore(folder)
         self.known: dict[tuple[str, int | None], Built] = {}
         self.judge = GpuJudge(subject, gpu=visible_gpu() or "0")
@@ -72,11 +72,16 @@ class Gate:
 
     def verdict(self, source: str) -> Judgement:
         """What the judge says of a candidate's first configuration, against the first of the kernel as shipped."""
-        shipped, candidate = self.build(self.builder.target.source, 1), self.build(source, 1)
-        side = first_of(self, shipped)
-        against = Against(side, side, side, (PUBLIC,), (HELD_OUT,), None)
-        bundle = Whole(bundle_ref(self.contents, candidate.bundle))
-        return self.judge.verdict(questions.Judge.of(bundle, against))
+        bundle = Whole(bundle_ref(self.contents, self.build(source, 1).bundle))
+        return self.judge.verdict(questions.Judge.of(bundle, self.against()))
+
+    def confirmed(self, source: str) -> Judgement:
+        """What the judge says of it again, with new seeds."""
+        return self.judge.verdict(Confirm.of(first_of(self, self.build(source, 1)), self.against()))
+
+    def against(self) -> Against:
+        own = first_of(self, self.build(self.builder.target.source, 1))
+        return Against(own, own, own, (self.public,), (self.held_out,), None)
 
 
 def first_of(gate: Gate, built: Built) -> Side:

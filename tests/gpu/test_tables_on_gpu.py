@@ -6,12 +6,11 @@ The target is a grouped GEMM whose kernel finds its matrices by two tables and a
 from collections.abc import Iterator
 
 import pytest
-from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
-from pgo_agent.sandbox.judge import questions
-from pgo_agent.sandbox.judge.questions import Against, Race
-from pgo_agent.sandbox.judge.references import Whole, bundle_ref
+from pgo_agent.sandbox.gate.verdict import Verdict
+from pgo_agent.sandbox.judge.questions import Race
+from pgo_agent.sandbox.judge.references import bundle_ref
 
-from tests.gpu.test_on_gpu import Gate, first_of
+from tests.gpu.test_on_gpu import Gate
 
 TARGET = '''"""Multiplies matrices in pairs."""
 
@@ -83,24 +82,12 @@ def edited(change: tuple[str, str]) -> str:
     return TARGET.replace(*change)
 
 
-class Grouped:
-    def __init__(self, gate: Gate) -> None:
-        self.gate, self.own = gate, first_of(gate, gate.build(TARGET, 1))
-
-    def against(self) -> Against:
-        return Against(self.own, self.own, self.own, (PUBLIC,), (HIDDEN,), None)
-
-    def judged(self, source: str) -> Judgement:
-        bundle = bundle_ref(self.gate.contents, self.gate.build(source, 1).bundle)
-        return self.gate.judge.verdict(questions.Judge.of(Whole(bundle), self.against()))
-
-
 @pytest.fixture(scope="module")
-def grouped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grouped]:
+def grouped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
     folder = tmp_path_factory.mktemp("grouped")
     (folder / "grouped.py").write_text(TARGET)
-    gate = Gate(folder / "grouped.py", folder / "shelf")
-    yield Grouped(gate)
+    gate = Gate(folder / "grouped.py", folder / "shelf", PUBLIC, HIDDEN)
+    yield gate
     gate.judge.close()
 
 
@@ -109,20 +96,20 @@ def test_every_edit_below_fits_the_target_as_it_stands() -> None:
 
 
 @pytest.mark.gpu
-def test_other_blocks_over_the_same_tables_are_right_and_timed(grouped: Grouped) -> None:
-    judged = grouped.judged(TARGET.replace("BM=64", "BM=128"))
+def test_other_blocks_over_the_same_tables_are_right_and_timed(grouped: Gate) -> None:
+    judged = grouped.verdict(TARGET.replace("BM=64", "BM=128"))
     assert judged.verdict in {Verdict.SLOWER, Verdict.UNDECIDED, Verdict.ACCEPTED}, judged
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("change", WRONG.values(), ids=WRONG.keys())
-def test_a_wrong_table_is_wrong(grouped: Grouped, change: tuple[str, str]) -> None:
-    assert grouped.judged(edited(change)).verdict == Verdict.WRONG
+def test_a_wrong_table_is_wrong(grouped: Gate, change: tuple[str, str]) -> None:
+    assert grouped.verdict(edited(change)).verdict == Verdict.WRONG
 
 
 @pytest.mark.gpu
-def test_launches_at_once_on_tables_of_their_own_do_not_race(grouped: Grouped) -> None:
-    built = grouped.gate.build(TARGET, 1)
-    bundle = bundle_ref(grouped.gate.contents, built.bundle)
-    raced = grouped.gate.judge.verdict(Race(bundle, PUBLIC, built.choices[PUBLIC][0].label, stress=True))
+def test_launches_at_once_on_tables_of_their_own_do_not_race(grouped: Gate) -> None:
+    built = grouped.build(TARGET, 1)
+    bundle = bundle_ref(grouped.contents, built.bundle)
+    raced = grouped.judge.verdict(Race(bundle, PUBLIC, built.choices[PUBLIC][0].label, stress=True))
     assert raced.verdict == Verdict.CHECKED, raced

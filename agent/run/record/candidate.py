@@ -61,6 +61,10 @@ class Candidate(NewCandidate):
         return self.why.for_person() if self.why is not None else None
 
     @property
+    def build_key(self) -> "BuildKey":
+        return BuildKey(str(self.bundle), self)
+
+    @property
     def has_bundle(self) -> bool:
         """Whether it was built with success."""
         return bool(self.bundle)
@@ -84,6 +88,14 @@ class Candidate(NewCandidate):
         built = self.built
         nested = {"built": built and built.as_json(), "cites": self.cites and self.cites.as_json()}
         return plain | nested | {"reason": self.reason, "why": None if self.why is None else self.why.as_json()}
+
+
+@dataclass(frozen=True)
+class BuildKey:
+    """By what a cache knows the build of a candidate: another build has another bundle."""
+
+    bundle: str
+    candidate: Candidate = field(compare=False)
 
 
 def candidate_id(source: str) -> str:

@@ -100,6 +100,13 @@ class TargetSession:
             self.expected[key] = self.spread.expect(case, self.cases[case], key[1])
         return self.expected[key]
 
+    def problem(self, outputs: object, case: str) -> str:
+        """Return what is wrong with results for a case's seed, by the rule for kernels; empty for nothing."""
+        listed = list(outputs) if isinstance(outputs, list | tuple) else [outputs]
+        if other := [type(o).__name__ for o in listed if not isinstance(o, torch.Tensor)]:
+            return f"outputs of type {', '.join(other)}, and no tensors"
+        return str(numerics.check(listed, self.expect(case), getattr(self.target, "TOLERANCE", None)).problem)
+
     def replay(self, pick: Pick, case: str, seed: int, stress_input: StressInput | None = None) -> Replay:
         bundle, choice = pick[case]
         inputs = self.inputs(case, seed, stress_input)

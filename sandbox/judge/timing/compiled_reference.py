@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pgo_agent.sandbox.judge.results import numerics
 from pgo_agent.sandbox.judge.results.checks import TargetSession
 from pgo_agent.sandbox.temporary_folders import temporary_folder
 
@@ -52,11 +51,10 @@ def of(bench: TargetSession, case: str) -> tuple[Reference | None, str]:
         outputs = function(**bench.inputs(case, expected.seed))
         if not _graphs():
             return None, "PyTorch found nothing in it to compile"
-        listed = list(outputs) if isinstance(outputs, list | tuple) else [outputs]
-        checked = numerics.check(listed, expected, getattr(bench.target, "TOLERANCE", None))
+        problem = bench.problem(outputs, case)
     except Exception as e:  # whatever Dynamo, Inductor, Triton or the C compiler raise
         return None, " ".join(f"{type(e).__name__}: {e}".split())[:LONGEST]
-    return (None, f"its results are not right: {checked.problem}") if checked.problem else (function, "")
+    return (None, f"its results are not right: {problem}") if problem else (function, "")
 
 
 def _compiled(reference: Reference) -> Reference:

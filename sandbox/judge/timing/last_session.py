@@ -6,11 +6,9 @@ where one cannot, and where its results would not be accepted from a candidate.
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any
 
 import torch
 from pgo_agent.sandbox.judge.questions import Timed
-from pgo_agent.sandbox.judge.results import numerics
 from pgo_agent.sandbox.judge.results.checks import Pick, TargetSession
 from pgo_agent.sandbox.judge.timing import compiled_reference, timer
 from pgo_agent.sandbox.judge.timing.session import Library, time_sides
@@ -45,18 +43,18 @@ def libraries(bench: TargetSession, case: str) -> tuple[dict[str, Library], dict
     taken, notes = dict[str, Library](), dict[str, str]()
     for name, function in listed.items():
         outputs, why = _tried(bench, function, case)
-        if outputs is None:
+        if why:
             notes[name] = f"not timed: {why}"
             continue
         taken[name] = function
-        if problem := _problem(bench, outputs, case):
+        if problem := bench.problem(outputs, case):
             notes[name] = f"its results would not be accepted: {problem}"
     return taken, notes
 
 
-def _tried(bench: TargetSession, function: Library, case: str) -> tuple[list[Any] | None, str]:
-    """Return a library's results; None where it is not installed, not for this GPU, or not for this case, and why: each
-    library says that in its own way."""
+def _tried(bench: TargetSession, function: Library, case: str) -> tuple[object, str]:
+    """Return a library's results, or why there are none: it is not installed, not for this GPU, or not for this case,
+    which each library says in its own way."""
     inputs = bench.inputs(case, bench.seeds[case])
     try:
         outputs = function(**inputs)
@@ -64,9 +62,4 @@ def _tried(bench: TargetSession, function: Library, case: str) -> tuple[list[Any
             torch.cuda.synchronize()
     except Exception as e:
         return None, " ".join(f"{type(e).__name__}: {e}".split())[:LONGEST]
-    return list(outputs) if isinstance(outputs, list | tuple) else [outputs], ""
-
-
-def _problem(bench: TargetSession, outputs: list[Any], case: str) -> str:
-    """Return what is wrong with a library's results, by the rule for kernels; empty for nothing."""
-    return str(numerics.check(outputs, bench.expect(case), getattr(bench.target, "TOLERANCE", None)).problem)
+    return outputs, ""

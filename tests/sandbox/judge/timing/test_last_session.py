@@ -46,7 +46,9 @@ def test_a_library_that_is_not_installed_or_refuses_a_case_is_left_out_and_says_
 
 
 def test_a_library_that_computes_something_else_is_timed_and_it_is_said() -> None:
-    taken, said = last_session.libraries(session(gelu=torch.nn.functional.gelu, pair=lambda x: (x, x)), CASE)
-    assert list(taken) == ["gelu", "pair"]
+    bench = session(gelu=torch.nn.functional.gelu, pair=lambda x: (x, x), nothing=lambda x: None)
+    taken, said = last_session.libraries(bench, CASE)
+    assert list(taken) == ["gelu", "pair", "nothing"]
+    assert "outputs of type NoneType, and no tensors" in said["nothing"]
     assert said["gelu"].startswith("its results would not be accepted: output 0: max error")
     assert "outputs are" in said["pair"]
