@@ -70,16 +70,16 @@ bytes_moved = lambda case: 2 * (10 * case["m"] * (case["n"] + case["k"]) + 4 * c
 PUBLIC, HIDDEN = "CASES/4", "HELD_OUT/odd"
 OUTS = "for t in c], device"
 WRONG = {
-    "gives two results one place": (OUTS, "for t in [c[1], *c[1:]]], device"),
-    "gives a result no place": (OUTS, "for t in [*c[:3], torch.empty_like(c[3])]], device"),
-    "stores into an input": (OUTS, "for t in [*c[:3], a[3]]], device"),
-    "begins a row late": (OUTS, "for t in [c[0][1:], *c[1:]]], device"),
+    "gives two results one place": ("for t in [c[1], *c[1:]]], device", Verdict.WRONG),
+    "gives a result no place": ("for t in [*c[:3], torch.empty_like(c[3])]], device", Verdict.WRONG),
+    "stores into an input": ("for t in [*c[:3], a[3]]], device", Verdict.CHEATING),
+    "begins a row late": ("for t in [c[0][1:], *c[1:]]], device", Verdict.WRONG),
 }
 
 
-def edited(change: tuple[str, str]) -> str:
-    assert TARGET.count(change[0]) == 1
-    return TARGET.replace(*change)
+def edited(outs: str) -> str:
+    assert TARGET.count(OUTS) == 1
+    return TARGET.replace(OUTS, outs)
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +92,7 @@ def grouped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
 
 
 def test_every_edit_below_fits_the_target_as_it_stands() -> None:
-    assert len({edited(c) for c in WRONG.values()}) == len(WRONG)
+    assert len({edited(outs) for outs, _ in WRONG.values()}) == len(WRONG)
 
 
 @pytest.mark.gpu
@@ -102,9 +102,10 @@ def test_other_blocks_over_the_same_tables_are_right_and_timed(grouped: Gate) ->
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("change", WRONG.values(), ids=WRONG.keys())
-def test_a_wrong_table_is_wrong(grouped: Gate, change: tuple[str, str]) -> None:
-    assert grouped.verdict(edited(change)).verdict == Verdict.WRONG
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_table_is_refused(grouped: Gate, name: str) -> None:
+    outs, verdict = WRONG[name]
+    assert grouped.verdict(edited(outs)).verdict == verdict
 
 
 @pytest.mark.gpu

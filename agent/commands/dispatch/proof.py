@@ -161,9 +161,9 @@ class Prover:
 
     def _tighter(self, limits: Limits, attempt: _Attempt, worse: Sequence[str]) -> Limits:
         for region in {id(r): r for c in worse if (r := attempt.region(c))}.values():
-            cases = ", ".join(c for c in worse if attempt.region(c) is region)
-            self.notes.append(f"the region of {region.candidate.id[:8]} was narrowed: not so in {cases}")
-            limits = limits.tighter(region)
+            cases = [c for c in worse if attempt.region(c) is region]
+            self.notes.append(f"the region of {region.candidate.id[:8]} was narrowed: not so in {', '.join(cases)}")
+            limits = limits.tighter(region, cases)
         return limits
 
     # the result -------------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 A winner's cases share a guard where one tells them from all other public cases; otherwise each case has its own.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from pgo_agent.agent.commands.dispatch import guards
@@ -24,29 +24,35 @@ class Region:
 
 @dataclass(frozen=True)
 class Limits:
-    """What proofs have shown so far. Regions are named by candidate and cases."""
+    """What proofs have shown so far."""
 
-    exact: frozenset[tuple[str, ...]] = frozenset()  # only the sizes of the cases
-    dropped: frozenset[tuple[str, ...]] = frozenset()
+    exact: frozenset[tuple[str, ...]] = frozenset()  # candidate and cases: only the sizes of the cases
+    lost: frozenset[tuple[str, str]] = frozenset()  # candidate and case, which the original keeps
 
-    def tighter(self, region: Region) -> "Limits":
-        """Return the limits without what a region takes in beside its cases; without it, if it takes in no more."""
+    def tighter(self, region: Region, worse: Collection[str]) -> "Limits":
+        """Return the limits after a region was worse in some of its cases, or of those that it takes in beside them.
+
+        It loses its cases that were worse. Where none was, it takes in nothing beside its cases, or loses all of them
+        if it does not even then.
+        """
+        lost = [c for c in region.cases if c in worse]
         name = _name(region.candidate, region.cases)
-        if region.guard.exact or name in self.exact:
-            return Limits(self.exact, self.dropped | {name})
-        return Limits(self.exact | {name}, self.dropped)
+        if not lost and not region.guard.exact and name not in self.exact:
+            return Limits(self.exact | {name}, self.lost)
+        return Limits(self.exact, self.lost | {(region.candidate.id, c) for c in lost or region.cases})
 
 
 def of(winners: Sequence[Winner], inputs: Mapping[str, JsonObject], limits: Limits) -> list[Region]:
     """Return the regions of winners. `inputs`: public case, without its set -> what its launcher is given."""
     result = list[Region]()
     for winner in winners:
-        cases = tuple(c for c in (n.split("/", 1)[-1] for n in winner.gains) if c in inputs)
+        won = (n.split("/", 1)[-1] for n in winner.gains)
+        cases = tuple(c for c in won if c in inputs and (winner.candidate.id, c) not in limits.lost)
         whole = _region(winner.candidate, cases, inputs, limits) if cases else None
         parts = [(c,) for c in cases] if whole is None and len(cases) > 1 else []
         alone = (_region(winner.candidate, part, inputs, limits) for part in parts)
         result += [r for r in (whole, *alone) if r is not None]
-    return [r for r in result if _name(r.candidate, r.cases) not in limits.dropped]
+    return result
 
 
 def chosen(regions: Sequence[Region], inputs: JsonObject) -> Region | None:
