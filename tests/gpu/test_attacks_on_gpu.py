@@ -238,11 +238,11 @@ def test_a_kernel_that_errs_where_it_finds_its_mark_in_scratch_is_wrong(triple: 
 
 
 @pytest.mark.gpu
-def test_a_mark_in_shared_memory_tells_the_next_launch_nothing(triple: Whole) -> None:
+def test_a_kernel_that_errs_where_it_finds_its_mark_in_shared_memory_errs_in_no_timed_launch(triple: Whole) -> None:
     """Nothing but another kernel's stores takes it away. Each thread has words of its own, and the first blocks find no
-    marks of their own launch."""
+    marks of their own launch. Launches without such a kernel between them may find it, and then it is said."""
     judged = triple.judged(edited({Y: SHARED}))
-    assert judged.verdict in FINE, judged.reason
+    assert judged.verdict in FINE or "an earlier launch of its own left" in judged.reason, judged.reason
 
 
 @pytest.mark.gpu

@@ -11,7 +11,7 @@ from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.guard_zones import Fill
 from pgo_agent.sandbox.judge.launches.plan_executor import Replay
 
-LEFT = "its outputs change with what an earlier launch of its own left in its buffers"
+LEFT = "its outputs change with what an earlier launch of its own left in its buffers or in shared memory"
 Memory = tuple[Fill, Fill] | None  # what buffers and guard zones hold before; None: what the last launch left
 
 
