@@ -9,11 +9,14 @@ import zlib
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 gc.disable()  # until all tests are collected: what is imported and made for them stays, and collecting takes a sixth
 ROOT = Path(__file__).parent.parent
 FA_FWD = ROOT / "kernels" / "fa_fwd.py"
 TARGETS = Path(__file__).parent / "kernels"
+settings.register_profile("any time", settings.default, deadline=None)  # other work may run beside these tests
+settings.load_profile("any time")
 
 
 def pytest_configure() -> None:

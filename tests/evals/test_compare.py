@@ -40,7 +40,6 @@ def by_hand(one: list[int], other: list[int]) -> float:
 
 
 @given(few, few)
-@settings(deadline=None)  # the first example imports scipy
 def test_without_ties_the_chance_is_that_of_all_ways_to_deal_the_samples(one: list[int], other: list[int]) -> None:
     each = iter(random.Random(len(one)).sample(range(100), len(one) + len(other)))
     a, b = [next(each) for _ in one], [next(each) for _ in other]
@@ -48,7 +47,7 @@ def test_without_ties_the_chance_is_that_of_all_ways_to_deal_the_samples(one: li
 
 
 @given(st.lists(st.integers(0, 20), min_size=12, max_size=12))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_with_ties_the_chance_is_nearly_that(both: list[int]) -> None:
     assume(len(set(both)) >= 6)
     assert ranks.larger(both[:6], both[6:]) == pytest.approx(by_hand(both[:6], both[6:]), abs=0.06)

@@ -69,7 +69,7 @@ def test_a_row_without_its_evidence_is_none(change: Spoil, problem: str) -> None
     assert problem in told(change)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.floats() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)
@@ -98,7 +98,7 @@ def test_every_kernel_weighs_the_same_however_many_rows_it_has() -> None:
     assert mean(found, "tuned") == pytest.approx(math.sqrt(1.1), rel=0.01)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(st.lists(st.floats(0.5, 2.0), min_size=1, max_size=4))
 def test_the_quick_ratio_is_the_middle_of_the_slow_one(ratios: list[float]) -> None:
     r = row({f"CASES/{n}": replace(case(x), weight=1.0 + n) for n, x in enumerate(ratios)})

@@ -76,7 +76,7 @@ def test_a_hostile_text_is_read_in_seconds() -> None:
 PIECES = st.sampled_from(["{", "}", "[", "]", ",", ":", '"', "\\", "```", "</think>", '"a"', "1e999", "NaN", PLAIN])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(PIECES | st.text(max_size=10), max_size=15).map("".join))
 def test_any_text_is_an_object_or_a_line_about_it(text: str) -> None:
     try:
@@ -88,7 +88,7 @@ def test_any_text_is_an_object_or_a_line_about_it(text: str) -> None:
 VALUES = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner, max_size=3))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.dictionaries(st.text(), VALUES, max_size=5), st.text(alphabet="abc \n.,"), st.text(alphabet="abc \n.,"))
 def test_what_was_written_as_json_is_read_back_from_chatter(value: dict[str, object], before: str, behind: str) -> None:
     assert find_object(before + json.dumps(value) + behind) == value

@@ -236,7 +236,7 @@ CASES = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(CASES, st.none() | CASES, st.integers(100, 1000))
 def test_any_profile_fits_its_budget_and_every_number_is_in_it(
     now: CaseProfile, before: CaseProfile | None, budget: int

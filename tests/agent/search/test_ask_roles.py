@@ -166,7 +166,7 @@ ANSWERS = st.sampled_from(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(ANSWERS | st.text().map(completion), min_size=1, max_size=4), st.floats(0, 80))
 def test_no_reply_exceeds_the_budget_of_the_gpu(replies: list[Answer], seconds: float) -> None:
     texts = iter([json.loads(a.body)["choices"][0]["message"]["content"] for a in replies] * 4)
@@ -275,7 +275,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.fixed_dictionaries({"cases": st.lists(JSON, max_size=3) | JSON}))
 def test_no_reply_makes_the_reader_raise(reply: dict[str, Any]) -> None:
     written = Written([SHORT])

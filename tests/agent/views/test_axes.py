@@ -10,7 +10,7 @@ from pgo_agent.agent.views.charts.axes import axis
 MS = st.floats(1e-4, 1e4)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=8))
 def test_an_axis_holds_its_values_and_has_few_ticks_on_it(values: list[float]) -> None:
     found = axis(values)
@@ -18,7 +18,7 @@ def test_an_axis_holds_its_values_and_has_few_ticks_on_it(values: list[float]) -
     assert len(found.ticks) <= 12 and all(-1e-6 <= found.at(t) <= 100 + 1e-6 for t in found.ticks)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(MS, MS)
 def test_ticks_are_round_numbers_at_their_places_and_there_are_a_few(a: float, b: float) -> None:
     found = axis([a, b], most=6)
@@ -29,7 +29,7 @@ def test_ticks_are_round_numbers_at_their_places_and_there_are_a_few(a: float, b
         assert abs(found.at(float(tick.label)) - tick.at) < 0.2
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.floats(0.5, 2), st.floats(0.001, 3))
 def test_labels_tell_ticks_apart(low: float, wide: float) -> None:
     labels = [t.label for t in axis([low, low + wide]).labels()]

@@ -132,7 +132,7 @@ def test_blocks_whose_records_were_kept_stand_on_their_sms(tmp_path: Path) -> No
     assert running == [round(x, 3) for x in timelines.filled().running]
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.integers(0, 1 << 43))
 def test_a_time_is_the_same_again_when_a_thousandth_of_it_is_read_back(nanoseconds: int) -> None:
     written = json.loads(json.dumps(perfetto.microseconds(nanoseconds)))
@@ -140,7 +140,7 @@ def test_a_time_is_the_same_again_when_a_thousandth_of_it_is_read_back(nanosecon
     assert written == pytest.approx(nanoseconds / 1000)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(SLICES)
 def test_whatever_crosses_gets_another_track_and_nothing_is_lost(slices: list[Slice]) -> None:
     tracks = perfetto.nested(slices)

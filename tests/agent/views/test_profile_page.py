@@ -75,7 +75,7 @@ def _renamed(timed: Timed, hostile: str) -> Timed:
     return replace(timed, scopes=tuple(scopes), problems=(hostile,))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.just(HOSTILE) | st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), min_size=1, max_size=40)
 )
@@ -138,7 +138,7 @@ def test_the_summary_stands_first() -> None:
 FIGURES = st.floats(1e-3, 1e18)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(FIGURES, FIGURES, st.floats(1e-9, 1e3), FIGURES, FIGURES)
 def test_a_roofline_is_drawn_within_its_frame(f: float, b: float, s: float, peak: float, memory: float) -> None:
     r = Roofline(f, b, s, "made up", peak, memory)

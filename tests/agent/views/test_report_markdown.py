@@ -58,7 +58,7 @@ def said(text: str) -> str:
     return " ".join(visible(text).split()) or "-"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(TEXTS, TEXTS)
 @example("a\\", "|b")
 def test_a_text_in_a_cell_is_code_and_nothing_else(one: str, two: str) -> None:
@@ -71,7 +71,7 @@ def test_a_text_in_a_cell_is_code_and_nothing_else(one: str, two: str) -> None:
     assert made.text.split() == f"x y {said(one)} {said(two)}".split()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(TEXTS)
 def test_a_text_in_a_summary_is_code_and_nothing_else(text: str) -> None:
     made = Read(FORGE.render(f"<details><summary>{markdown.tag(text)}</summary>\n\nx\n\n</details>\n"))
@@ -79,7 +79,7 @@ def test_a_text_in_a_summary_is_code_and_nothing_else(text: str) -> None:
     assert made.coded == " ".join(visible(text).split())
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(TEXTS, st.sampled_from(["", "- ", "so: "]))
 @example("1. one", "")
 @example("- one", "- ")
@@ -98,7 +98,7 @@ def test_words_that_mean_nothing_are_left_as_they_are() -> None:
     assert markdown.plain(f"In _fa_fwd {text}") == f"In `_fa_fwd` {text}"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(TEXTS, min_size=1), st.integers(0, 6))
 def test_no_line_ends_a_block_of_code(lines: list[str], most: int) -> None:
     made = Read(FORGE.render(f"{markdown.fenced('diff', lines, most)}\n"))

@@ -19,7 +19,7 @@ def case(*sides: list[float]) -> Case:
     return Case("c", "GB/s", tuple(found), (), None)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(SAMPLES, min_size=1, max_size=4))
 def test_every_sample_is_drawn_within_its_strip_and_in_the_order_of_the_rounds(sides: list[list[float]]) -> None:
     drawn = samples.strips(case(*sides))
@@ -31,7 +31,7 @@ def test_every_sample_is_drawn_within_its_strip_and_in_the_order_of_the_rounds(s
         assert 0 <= strip.low <= strip.middle + 1e-6 <= strip.low + strip.width + 2e-3
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(MS, MS)
 def test_what_takes_longer_is_further_to_the_right(a: float, b: float) -> None:
     drawn = samples.strips(case([a], [b]))
@@ -40,7 +40,7 @@ def test_what_takes_longer_is_further_to_the_right(a: float, b: float) -> None:
     assert (one < two) == (a < b) or math.isclose(a, b, rel_tol=1e-6)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.lists(st.floats(0.2, 5.0), min_size=3, max_size=3).map(sorted), min_size=1, max_size=8))
 def test_an_interval_holds_its_middle_and_says_on_which_side_of_one_it_is(rows: list[list[float]]) -> None:
     drawn = samples.forest([(str(i), Interval(*r), False) for i, r in enumerate(rows)])

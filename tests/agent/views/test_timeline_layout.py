@@ -32,7 +32,7 @@ def made_up(draw: st.DrawFn) -> tuple[ScopeTime, ...]:
     return tuple(replace(t, cycles=draw(CYCLES), count=float(draw(st.integers(1, 500)))) for t in kept)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(made_up())
 def test_every_scope_is_in_the_lane_of_its_role_once_in_the_order_of_the_text(times: tuple[ScopeTime, ...]) -> None:
     found = of(times)
@@ -42,7 +42,7 @@ def test_every_scope_is_in_the_lane_of_its_role_once_in_the_order_of_the_text(ti
     assert {lane.role for lane in found} == {t.scope.role for t in times}
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(made_up())
 def test_bars_follow_one_another_in_their_lane_or_their_loop_and_none_ends_behind_it(
     times: tuple[ScopeTime, ...],

@@ -107,25 +107,25 @@ def _read_or_refused(read: Callable[[Any], Any], value: Any) -> None:
 
 
 @pytest.mark.parametrize("read", READERS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(value=JSON)
 def test_any_json_is_read_or_refused(read: Callable[[Any], Any], value: Any) -> None:
     _read_or_refused(read, value)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(data=st.data())
 def test_a_plan_with_any_one_value_replaced_is_read_or_refused(data: st.DataObject) -> None:
     _read_or_refused(decode.plan, _changed(PLAN, data))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(data=st.data())
 def test_a_kernel_with_any_one_value_replaced_is_read_or_refused(data: st.DataObject) -> None:
     _read_or_refused(decode.kernel, _changed(KERNEL, data))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(data=st.data())
 def test_a_whole_bundle_with_any_one_value_replaced_is_loaded_or_refused(
     add_contents: ContentStore,
@@ -139,7 +139,7 @@ def test_a_whole_bundle_with_any_one_value_replaced_is_loaded_or_refused(
     _read_or_refused(lambda p: validate.load(p, add_contents.artefacts, h200_limits), path)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(raw=st.binary(max_size=60) | st.from_regex(r"[\[\]{}\",:0-9.eE+-]{0,60}").map(str.encode))
 def test_any_bytes_are_json_or_refused(raw: bytes) -> None:
     _read_or_refused(validate.strict_json, raw)

@@ -183,13 +183,13 @@ def test_an_image_cut_in_its_header_is_refused(add_image: bytes, kept: int) -> N
         read_everything(add_image[:kept])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(data=st.data())
 def test_a_truncated_image_is_refused_or_read(add_image: bytes, data: st.DataObject) -> None:
     refused_or_read(add_image[: data.draw(st.integers(0, len(add_image)))])
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(data=st.data())
 def test_flipped_bits_are_refused_or_read(add_image: bytes, data: st.DataObject) -> None:
     damaged = bytearray(add_image)
@@ -198,7 +198,7 @@ def test_flipped_bits_are_refused_or_read(add_image: bytes, data: st.DataObject)
     refused_or_read(bytes(damaged))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(data=st.data())
 def test_overwritten_section_headers_are_refused_or_read(add_image: bytes, data: st.DataObject) -> None:
     damaged = bytearray(add_image)
@@ -218,7 +218,7 @@ def test_an_absurd_elf_header_is_refused_or_read(add_image: bytes, field: str, v
     refused_or_read(bytes(damaged))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(table=st.binary(max_size=164))
 def test_a_damaged_parameter_table_is_refused_or_read(add_image: bytes, table: bytes) -> None:
     (info,) = (s.data for s in elf.sections(add_image) if s.name == ".nv.info._add")

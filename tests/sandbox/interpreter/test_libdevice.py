@@ -37,7 +37,7 @@ def close(symbol: str, said: object, wanted: float) -> None:
     assert np.asarray(said).item() == pytest.approx(wanted, rel=1e-9, abs=1e-12), symbol
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.floats(-5, 5), st.floats(1e-3, 1e3))
 def test_values_are_those_of_pythons_own_mathematics(x: float, y: float) -> None:
     for name, wanted in ONE.items():
@@ -63,7 +63,7 @@ def test_rounding_away_from_even_is_libdevices_round() -> None:
     assert libdevice.function("__nv_round")(np.array([0.5, -0.5, 2.5, 1.4])).tolist() == [1.0, -1.0, 3.0, 1.0]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.floats(1e-40, 1e30), st.integers(-20, 20))
 def test_exponents_are_those_of_pythons_own_mathematics(x: float, n: int) -> None:
     assert libdevice.function("__nv_ilogb")(np.array([-x])).tolist() == [math.frexp(x)[1] - 1]

@@ -109,7 +109,7 @@ def is_dot(s: ScopeChain) -> bool:
     return s.scope.partition(f" {Kind.DOT} ")[2].isdigit()
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(name=st.sampled_from(["gemm", *SPECIALIZED]), data=st.data())
 def test_a_cycle_more_of_a_scope_on_the_chain_lengthens_it_by_its_executions_on_it(
     name: str, data: st.DataObject, ttgir: Callable[[str], str]
@@ -127,7 +127,7 @@ def test_a_cycle_more_of_a_scope_on_the_chain_lengthens_it_by_its_executions_on_
     assert before.length + grown.on_path <= after.length <= before.length + then.on_path
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(name=st.sampled_from(SPECIALIZED), data=st.data())
 def test_a_scope_that_grows_by_more_than_its_slack_lengthens_the_chain(
     name: str, data: st.DataObject, ttgir: Callable[[str], str]

@@ -90,7 +90,7 @@ def programs(draw: st.DrawFn, kinds: Sequence[str] = (PLAIN, LOOP, GUARDED, BRAN
     return laid_out(drawn, sizes, draw(st.permutations(range(len(drawn) + 2))))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(programs(), st.data())
 def test_whatever_is_told_is_what_every_run_executes(program: Program, data: st.DataObject) -> None:
     told = instruction_path.between(program.code, program.begin, [program.end])
@@ -102,7 +102,7 @@ def test_whatever_is_told_is_what_every_run_executes(program: Program, data: st.
         assert seen == Counter(told.once) + Counter(told.turn * turns)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(st.integers(1, 4), max_size=3), st.lists(st.integers(1, 4), max_size=3), st.data())
 def test_plain_code_around_one_loop_is_always_told(before: list[int], after: list[int], data: st.DataObject) -> None:
     kind, size = data.draw(st.sampled_from([LOOP, GUARDED])), data.draw(st.integers(1, 4))

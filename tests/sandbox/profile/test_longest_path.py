@@ -31,7 +31,7 @@ def graphs(draw: st.DrawFn) -> tuple[list[Node], list[Edge]]:
     return draw(st.permutations(nodes)), [Edge(str(a), str(b), draw(st.integers(0, 5))) for a, b in chosen]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(graphs())
 def test_the_path_is_a_longest_chain(graph: tuple[list[Node], list[Edge]]) -> None:
     nodes, edges = graph
@@ -41,7 +41,7 @@ def test_the_path_is_a_longest_chain(graph: tuple[list[Node], list[Edge]]) -> No
     assert (found.path, found.length) in every
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(graphs())
 def test_slack_is_how_much_longer_a_node_could_take(graph: tuple[list[Node], list[Edge]]) -> None:
     nodes, edges = graph

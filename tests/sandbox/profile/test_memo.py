@@ -223,7 +223,7 @@ def test_a_killed_job_goes_on_where_it_was(tmp_path: Path) -> None:
     assert again.stdout.splitlines() == ["began 2", "began 3", "began 4", "total 30"]
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=60)
+@settings(suppress_health_check=[HealthCheck.too_slow], max_examples=60)
 @given(st.one_of(*map(st.from_type, (Access, Conversion, Line, MachineLoop, Peak))))
 def test_records_come_back_from_json_as_they_were(record: json_codec.Record) -> None:
     assert type(record).from_json(json.loads(json.dumps(record.as_json()))) == record

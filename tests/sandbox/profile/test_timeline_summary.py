@@ -41,7 +41,7 @@ def launched(dots: list[list[int]], around: int = 100, empty: int = 0, warps: in
     return decode(raw, len(raw) // len(dots), warps)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.lists(st.integers(1, 500), min_size=3, max_size=3), min_size=1, max_size=3), st.integers(0, 30))
 def test_percentiles_counts_and_variation_are_those_of_all_executions(dots: list[list[int]], cost: int) -> None:
     repeats = [launched(dots), launched(dots)]
@@ -97,7 +97,7 @@ def test_two_waves_with_a_tail_are_seen() -> None:
     assert found.running == pytest.approx([2] * 30 + [1] * 30)  # two until one ends in the middle of the launch
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 50), st.integers(0, 30)), min_size=1, max_size=12))
 def test_waves_are_what_counting_every_nanosecond_gives(spans: list[tuple[int, int, int]]) -> None:
     blocks = [Block(i, sm, begin, begin + ns) for i, (sm, begin, ns) in enumerate(spans)]

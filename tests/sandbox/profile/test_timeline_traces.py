@@ -44,7 +44,7 @@ def block_of(number: int, entries: dict[int, list[tuple[int, bool, int]]]) -> En
     return block
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(made=blocks())
 def test_every_surviving_pair_of_a_block_is_one_execution_of_its_scope_and_warp(
     made: tuple[list[Encoder], dict[tuple[int, int], list[tuple[int, bool, int]]]], tmp_path: Path
@@ -64,7 +64,7 @@ def test_every_surviving_pair_of_a_block_is_one_execution_of_its_scope_and_warp(
             assert all(e.role == SCOPES[names[e.scope]].role for e in mine)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_nested_scopes_lie_inside_of_what_holds_them_and_never_cross(data: st.DataObject, tmp_path: Path) -> None:
     """The test writes starts and ends as a stack does, so any two executions of a warp are nested or apart."""

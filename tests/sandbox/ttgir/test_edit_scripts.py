@@ -241,7 +241,7 @@ WORDS += [
 ]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(st.one_of(st.sampled_from(WORDS), st.text(max_size=6)), max_size=14), st.sampled_from([" ", "\n", ""]))
 def test_any_text_is_read_or_refused_with_its_edit(words: list[str], between: str) -> None:
     try:

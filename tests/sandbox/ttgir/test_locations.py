@@ -148,7 +148,7 @@ FORMS = [
 ]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(count=st.integers(1, 300), forms=st.lists(st.sampled_from(FORMS), min_size=1), seed=st.integers(0, 2**32))
 def test_aliases_that_name_each_other_at_random_are_read_in_bounded_time(
     count: int, forms: list[str], seed: int
@@ -161,7 +161,7 @@ def test_aliases_that_name_each_other_at_random_are_read_in_bounded_time(
     assert seconds < 1.0
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(count=st.integers(1, 300), forms=st.lists(st.sampled_from(FORMS), min_size=1), seed=st.integers(0, 2**32))
 def test_aliases_without_circles_all_say_where_they_are(count: int, forms: list[str], seed: int) -> None:
     dice = random.Random(seed)

@@ -115,7 +115,7 @@ def _loop_of(view: Readable, i: int) -> int:
 # names ----------------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(name=st.sampled_from(SAMPLES), seed=st.integers(0, 2**32))
 def test_other_names_of_values_and_locations_give_the_same_lines(name: str, seed: int) -> None:
     text = ttgir_samples.text(name)
@@ -255,7 +255,7 @@ def test_notes_stand_beside_their_lines_in_a_column_of_their_own() -> None:
 # any text -------------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(sample=st.sampled_from(SAMPLES), edits=st.lists(EDITS, min_size=1, max_size=4))
 @example("odd", [("delete", 0.9999999999999999, 50, "é"), *[("double", 0.9756805793950744, 25, "loc(")] * 2])
 @example("odd", [("swap", 0.3869736021036788, 39, "#"), ("delete", 0.725377807075638, 55, "<")])

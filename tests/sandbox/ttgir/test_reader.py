@@ -117,7 +117,7 @@ EDITS = st.tuples(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(sample=st.sampled_from(SAMPLES), edits=st.lists(EDITS, min_size=1, max_size=4))
 @example("pipelined", [("insert", 0.04394643781868235, 179, "\n")])
 @example("odd", [("insert", 0.8190891060513953, 7, "\n"), ("insert", 0.3808492745009372, 44, "[")])

@@ -55,7 +55,7 @@ def test_every_text_that_a_move_writes_compiles_and_leaves_the_contract_alone(fo
 
 
 @pytest.mark.parametrize("form", FORMS)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(config=CONFIGS)
 def test_what_is_set_at_a_launch_is_set_once_and_can_be_set_again(form: str, config: dict[str, int]) -> None:
     source = FORMS[form]

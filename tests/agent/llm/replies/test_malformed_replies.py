@@ -166,14 +166,14 @@ PIECES += [
 ]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(st.sampled_from(PIECES) | st.text(max_size=30), max_size=12).map("\n".join))
 @example("tt.func public @f() {\n// replaces: abcdef")
 def test_no_text_of_any_form_makes_the_parser_raise(text: str) -> None:
     assert sound(parse(text, SOURCE, SHOWN))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text(), st.sampled_from(["json", "launch", "edits", "ttgir", "diff", "python", ""]))
 def test_no_text_in_a_fence_makes_the_parser_raise(text: str, info: str) -> None:
     assert sound(parse(f"```{info}\n{text}\n```", SOURCE, SHOWN))

@@ -68,7 +68,7 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(PIECES | st.text(max_size=30), max_size=12).map("\n".join) | st.text())
 @example("\x0c<<<<<<< SEARCH\n=======\n>>>>>>>")
 def test_no_text_makes_the_parser_raise(text: str) -> None:

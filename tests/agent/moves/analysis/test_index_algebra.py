@@ -93,7 +93,7 @@ def test_a_mask_with_more_dimensions_than_its_tile_is_refused() -> None:
         index_algebra.shifted(mask, 1)
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25, derandomize=True)
 @given(st.integers(0, 1 << 32))
 def test_what_is_said_of_a_load_is_what_a_random_kernel_reads_there(seed: int) -> None:
     random = Random(seed)

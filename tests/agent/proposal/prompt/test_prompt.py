@@ -86,7 +86,7 @@ def test_in_the_smallest_room_stands_what_must_and_all_else_went_in_the_order_th
         prompting.prompt(replace(FULL, budget=least() - 1))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(least(), 9000))
 def test_a_prompt_is_never_longer_than_its_room_and_says_what_it_lacks(budget: int) -> None:
     found = prompting.prompt(replace(FULL, budget=budget))

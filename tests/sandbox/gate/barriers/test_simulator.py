@@ -20,14 +20,14 @@ def agrees(small: Program) -> None:
     assert seen.stuck or found.kind is not Kind.DEADLOCK, (found, seen)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(SMALL)
 def test_it_agrees_with_a_search_over_all_schedules(small: Program) -> None:
     agrees(small)
 
 
 @pytest.mark.slow
-@settings(max_examples=8_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=8_000, suppress_health_check=[HealthCheck.too_slow])
 @given(SMALL)
 def test_it_agrees_with_a_search_over_all_schedules_of_many_programs(small: Program) -> None:
     agrees(small)
