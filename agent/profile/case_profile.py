@@ -17,7 +17,8 @@ from pgo_agent.agent.profile.pass_policy import Choice, Decision, Situation, Tak
 from pgo_agent.agent.profile.pass_runner import NO_GPU, GpuBudget, KernelPasses
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.json_codec import OPTIONAL, Record
-from pgo_agent.sandbox.judge.questions import PeakRates
+from pgo_agent.sandbox.judge.questions import PeakRates, Peaks
+from pgo_agent.sandbox.judge.spool.client import Unanswered
 from pgo_agent.sandbox.profile import critical_path, gpu_passes, instructions_per_cycle, roofline, static
 from pgo_agent.sandbox.profile.backend import Subject
 from pgo_agent.sandbox.profile.gpu_passes import GpuPassContext, NotTaken
@@ -82,7 +83,7 @@ def case_profile(means: Means, w: Wanted, backend: str = "nvidia") -> CaseProfil
     subjects = static.subjects_of(context, *where, w.together)
     static.of_subjects(context, subjects, backend)  # builds all side by side; each is then read alone
     launches = _launches(context.contents.manifest(w.bundle)["plans"][w.case][w.label]["steps"])
-    taken = {s.build: _taken(means, w, s, backend) for s in subjects}
+    taken = _of_all(means, w, subjects, backend)
     kernels = tuple(_whole(context, build, t, launches[build]) for build, t in taken.items())
     findings = {k.build: standing_out(k, context.builder.device) for k in kernels}
     if most := max(kernels, key=_moved, default=None):
@@ -90,6 +91,22 @@ def case_profile(means: Means, w: Wanted, backend: str = "nvidia") -> CaseProfil
     code = {s.build: _code(context, s, taken[s.build]) for s in subjects if backend == "nvidia"}
     decisions = {build: t.decisions for build, t in taken.items()}
     return CaseProfile(w.case, w.label, w.why, kernels, findings, code, _roofline(context, w.case, kernels), decisions)
+
+
+def _of_all(means: Means, w: Wanted, subjects: Sequence[Subject], backend: str) -> dict[str, Taken]:
+    """Return the passes of every kernel. A judge elsewhere is asked about all of them before any of them waits."""
+    context, contract = means.context, means.context.builder.target.contract
+    if means.gpu.judge and backend == "nvidia" and not gpu_passes.peaks.known(context, w.case, contract):
+        means.gpu.judge.queue(Peaks(w.case))
+    taken, waiting = dict[str, Taken](), list[Unanswered]()
+    for s in subjects:
+        try:
+            taken[s.build] = _taken(means, w, s, backend)
+        except Unanswered as e:
+            waiting.append(e)
+    if waiting:
+        raise waiting[0]
+    return taken
 
 
 def _taken(means: Means, w: Wanted, subject: Subject, backend: str) -> Taken:
