@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-gc.disable()  # until all tests are collected: what is imported and made for them stays, and collecting takes a sixth
 ROOT = Path(__file__).parent.parent
 FA_FWD = ROOT / "kernels" / "fa_fwd.py"
 TARGETS = Path(__file__).parent / "kernels"
@@ -20,7 +19,12 @@ settings.load_profile("any time")
 
 
 def pytest_configure() -> None:
-    """A shell ignores SIGINT for what it starts in the background, and so would all processes that tests interrupt."""
+    """A shell ignores SIGINT for what it starts in the background, and so would all processes that tests interrupt.
+
+    Garbage waits until all tests are collected: what is imported and made for them stays, and collecting takes a sixth.
+    This is for pytest alone, not for the processes of tests that import this module: some are runs, and measured.
+    """
+    gc.disable()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -34,7 +34,8 @@ def same_code(ctx: Context, candidate: Candidate) -> Judgement | None:
     Faulty candidates do not count: their fault may be in a case that is not built yet. Nor do those that are only
     built: the interpreter, which could not run one text, may run another of the same code.
     """
-    launches, brought = launched(ctx.store.contents, candidate), _brought(candidate)
+    built = candidate.build
+    launches, brought = launched(ctx.store.contents, built), _brought(built)
     for c in ctx.store.candidates(ctx.run.id):
         if c.id == candidate.id:
             return None
@@ -84,8 +85,8 @@ def _launches_alike(ctx: Context, candidate: Candidate, other: Candidate) -> boo
     contents, compiler = ctx.store.contents, triton_version(ctx.builder.box.python)
     if ours != theirs or _compilers(contents, other.built.bundle if other.built else "") != {compiler}:
         return False
-    plans = launched(contents, candidate)
-    return bool(plans) and plans == launched(contents, other)
+    plans = launched(contents, candidate.built)
+    return bool(plans) and plans == launched(contents, other.built)
 
 
 def _compilers(contents: ContentStore, bundle: str) -> set[str]:
@@ -105,16 +106,16 @@ class _BuiltPlans:
 @lru_cache(maxsize=KEPT)
 def _plans(contents: ContentStore, of: BuildKey) -> _BuiltPlans:
     """Return the plans of a candidate: each later one is compared with them."""
-    return _BuiltPlans(_brought(of.candidate), launched(contents, of.candidate))
+    return _BuiltPlans(_brought(of.build), launched(contents, of.build))
 
 
-def _brought(c: Candidate) -> Plans:
-    return frozenset((case, o.plan_id) for case, os in c.build.choices.items() for o in os)
+def _brought(built: Built) -> Plans:
+    return frozenset((case, o.plan_id) for case, os in built.choices.items() for o in os)
 
 
-def launched(contents: ContentStore, c: Candidate) -> Plans:
-    """Return the plans of a candidate without the names of kernels; empty if its bundle is lost or damaged."""
-    ids, built = nameless(contents, c.bundle or ""), c.built
+def launched(contents: ContentStore, built: Built | None) -> Plans:
+    """Return the plans of a build without the names of kernels; empty if its bundle is lost or damaged."""
+    ids = nameless(contents, built.bundle if built else "")
     return frozenset((case, ids[case, label]) for case, label in ids if built and case in built.choices)
 
 

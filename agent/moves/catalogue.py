@@ -12,6 +12,7 @@ precondition that does not hold: it never ends a run. Relies on libcst and sympy
 only the types of `move.py` must not import this module.
 """
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 
@@ -41,7 +42,8 @@ SOURCE_MOVES: tuple[SourceMove, ...] = (
 )
 
 
-_made: dict[tuple[str, ...], Proposal | Skipped] = {}
+KEPT = 256  # rewrites: a generation asks for those of its few parents, a dozen each or two
+_made: dict[str, Proposal | Skipped] = {}  # by the hash of all that they are made of; what was asked for last is last
 
 
 def propose(
@@ -105,10 +107,12 @@ def _rewritten(
     name = move.name + where
     if device.arch not in move.archs:
         return Skipped(name, f"not for sm_{device.arch}")
-    key = name, source, kernel, repr(best), device.key
-    if key not in _made:
-        _made[key] = _attempt(move, name, source, kernel, best, device)
-    return _made[key]
+    key = hashlib.sha256(repr((name, source, kernel, best, device.key)).encode()).hexdigest()
+    made = _made.pop(key, None) or _attempt(move, name, source, kernel, best, device)
+    _made[key] = made
+    if len(_made) > KEPT:
+        _made.pop(next(iter(_made)), None)
+    return made
 
 
 def _attempt(

@@ -131,7 +131,8 @@ def known_configs(ctx: Context) -> list[Config]:
 @lru_cache(maxsize=16384)
 def _configs(of: BuildKey) -> tuple[Config, ...]:
     """Return the configurations of a build: each later proposal is compared with them."""
-    return tuple(numbers(o.config) for options in of.candidate.build.choices.values() for o in options)
+    every = [numbers(o.config) for options in of.build.choices.values() for o in options]
+    return tuple(c for i, c in enumerate(every) if c not in every[:i])  # most cases have the same
 
 
 def gains(evidence: Mapping[str, Any], over: str = "incumbent") -> dict[str, float]:

@@ -196,6 +196,6 @@ def _outcome(entry: Entry, c: Candidate, run: Run, store: Store, measured: bool)
     of_stages = [s for body in bodies for s in json_codec.from_json(tuple[JsonObject, ...], body)]
     stages = {str(s["stage"]): json_codec.from_json(float, s["seconds"]) for s in of_stages}
     environment = run.baseline.environment if run.baseline else None
-    launched = duplicates.launched(store.contents, c)
+    launched = duplicates.launched(store.contents, c.built)
     result = entry, Verdict(str(c.verdict)), c.stage or "", c.reason or ""
     return Outcome(*result, seconds, measured, stages, environment, launched)

@@ -21,7 +21,7 @@ _ARITHMETIC = {
 }  # fmt: skip
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)  # each keeps its node
 def code(node: cst.CSTNode) -> str:
     """Return the text of a node, which nobody can change."""
     return _EMPTY.code_for_node(node)

@@ -62,7 +62,7 @@ class Candidate(NewCandidate):
 
     @property
     def build_key(self) -> "BuildKey":
-        return BuildKey(str(self.bundle), self)
+        return BuildKey(str(self.bundle), self.id, self.read_build)
 
     @property
     def has_bundle(self) -> bool:
@@ -77,10 +77,7 @@ class Candidate(NewCandidate):
     @property
     def build(self) -> Built:
         """Return its build. Raises RuntimeError before it is built."""
-        built = self.built
-        if built is None:
-            raise RuntimeError(f"candidate {self.id} is asked for its build before it is built")
-        return built
+        return self.build_key.build
 
     def as_json(self) -> JsonObject:
         """Return its fields as plain JSON values, by the names of their columns in the record."""
@@ -92,10 +89,22 @@ class Candidate(NewCandidate):
 
 @dataclass(frozen=True)
 class BuildKey:
-    """By what a cache knows the build of a candidate: another build has another bundle."""
+    """By what a cache knows the build of a candidate: another build has another bundle.
+
+    It holds no candidate: caches of a whole night would keep its text, as it was before its verdict and after.
+    """
 
     bundle: str
-    candidate: Candidate = field(compare=False)
+    candidate: str = field(compare=False)
+    read_build: Callable[[], Built | None] = field(repr=False, compare=False)
+
+    @property
+    def build(self) -> Built:
+        """Return the build. Raises RuntimeError before there is one."""
+        built = self.read_build()
+        if built is None:
+            raise RuntimeError(f"candidate {self.candidate} is asked for its build before it is built")
+        return built
 
 
 def candidate_id(source: str) -> str:

@@ -129,7 +129,7 @@ class Candidates(Database):
                     _insert_samples(db, (run, candidate, stage), cases)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)  # builds of a few generations: each has some 40 kB of text, and more when it is read
 def _built(text: str) -> Built:
     return Built.from_json(json.loads(text))
 
