@@ -65,7 +65,7 @@ def fall_back(ctx: Context, role: str, why: str, about: str = "") -> None:
 
 def _answer(ctx: Context, of: Question, template: str, prompt: str) -> _Answer:
     prompt = whole(prompt)
-    recorded = next((c for c in ctx.store.calls(ctx.run.id, of.role) if c.prompt == prompt), None)
+    recorded = next(iter(ctx.store.calls(ctx.run.id, of.role, prompt)), None)
     if recorded is not None:  # a killed run had it
         return _Answer(recorded.model, recorded.reply, _problem(recorded.reply, of))
     reply = _asked(ctx, of, prompt)

@@ -135,7 +135,7 @@ def _generation(ctx: Context) -> int:
 def _recorded(ctx: Context, question: Question, prompt: str, generation: int) -> tuple[Reply, replies.Parsed] | None:
     """The recorded reply to a prompt of a generation; of the present one if a run was killed after it came."""
     before = prompts.same_before(ctx.store, ctx.run.id, generation, question.about)
-    calls = [c for c in ctx.store.calls(ctx.run.id, OPTIMIZER) if c.prompt == prompt][before:]
+    calls = ctx.store.calls(ctx.run.id, OPTIMIZER, prompt)[before:]
     if not calls:
         return None
     call = calls[0]

@@ -121,12 +121,11 @@ class Store(Candidates):
             values = (run, n + 1, reply.model, prompt_hash, prompt, reply.text, remark, *cost, reply.cost)
             db.execute("INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
 
-    def calls(self, run: str, role: str | None = None) -> list[Call]:
-        """Return the calls of the run's models in order; of one role, if it is given."""
-        sql = (
-            f"SELECT {', '.join(f.name for f in fields(Call))} FROM calls WHERE run = ? AND ? IN (role, '') ORDER BY n"
-        )
-        return [Call(**dict(r)) for r in self.rows(sql, (run, role or ""))]
+    def calls(self, run: str, role: str | None = None, prompt: str | None = None) -> list[Call]:
+        """Return the calls of the run's models in order; of one role, with one prompt, if these are given."""
+        columns = ", ".join(f.name for f in fields(Call))
+        sql = f"SELECT {columns} FROM calls WHERE run = ? AND ? IN (role, '') AND (? IS NULL OR prompt = ?) ORDER BY n"
+        return [Call(**dict(r)) for r in self.rows(sql, (run, role or "", prompt, prompt))]
 
     def answered(self, run: str) -> tuple[str, ...]:
         """Return the names that the run's models gave, each once, in the order of their first answers."""
