@@ -12,8 +12,9 @@ precondition that does not hold: it never ends a run. Relies on libcst and sympy
 only the types of `move.py` must not import this module.
 """
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
 from random import Random
 
 from pgo_agent.agent.moves import launch_config, ptxas_flags
@@ -43,7 +44,19 @@ SOURCE_MOVES: tuple[SourceMove, ...] = (
 
 
 KEPT = 256  # rewrites: a generation asks for those of its few parents, a dozen each or two
-_made: dict[str, Proposal | Skipped] = {}  # by the hash of all that they are made of; what was asked for last is last
+
+
+@dataclass(frozen=True)
+class _Rewrite:
+    """What a proposal of a source move follows from."""
+
+    name: str
+    move: SourceMove = field(hash=False)
+    source: str
+    kernel: str
+    told: str  # what `best` says now: whoever asks may change it
+    best: Mapping[str, Best] = field(compare=False)
+    device: Device = field(hash=False)
 
 
 def propose(
@@ -107,21 +120,16 @@ def _rewritten(
     name = move.name + where
     if device.arch not in move.archs:
         return Skipped(name, f"not for sm_{device.arch}")
-    key = hashlib.sha256(repr((name, source, kernel, best, device.key)).encode()).hexdigest()
-    made = _made.pop(key, None) or _attempt(move, name, source, kernel, best, device)
-    _made[key] = made
-    if len(_made) > KEPT:
-        _made.pop(next(iter(_made)), None)
-    return made
+    return _attempt(_Rewrite(name, move, source, kernel, repr(best), best, device))
 
 
-def _attempt(
-    move: SourceMove, name: str, source: str, kernel: str, best: Mapping[str, Best], device: Device
-) -> Proposal | Skipped:
+@lru_cache(maxsize=KEPT)
+def _attempt(r: _Rewrite) -> Proposal | Skipped:
     def rewrite() -> str:
-        return _with_neighbours(move.rewrite(_subject(source, kernel, best, device)), kernel, best, move.launch)
+        subject = _subject(r.source, r.kernel, r.best, r.device)
+        return _with_neighbours(r.move.rewrite(subject), r.kernel, r.best, r.move.launch)
 
-    return attempted(name, f"{move.symptom}; {move.gain}", rewrite, source)
+    return attempted(r.name, f"{r.move.symptom}; {r.move.gain}", rewrite, r.source)
 
 
 def _subject(source: str, kernel: str, best: Mapping[str, Best], device: Device) -> RewriteInput:

@@ -8,16 +8,15 @@ from pathlib import Path
 import pytest
 from pgo_agent.agent.profile.case_profile import Means, Wanted, case_profile
 from pgo_agent.agent.profile.pass_runner import GpuBudget
-from pgo_agent.sandbox import devices, target
+from pgo_agent.sandbox import target
 from pgo_agent.sandbox.build.builder import Builder
-from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.judge.spool import protocol
-from pgo_agent.sandbox.judge.spool.client import SpoolJudge, Unanswered
-from pgo_agent.sandbox.judge.spool.folder import Folder
+from pgo_agent.sandbox.judge.spool.client import Unanswered
 from pgo_agent.sandbox.profile.kernel_profile import PassName
 
 from tests.agent.command_line import ADD
+from tests.sandbox.spooling import H200, Spool
 
 TWICE = """
 @triton.jit
@@ -27,7 +26,6 @@ def _halve(x_ptr, n, BLOCK: tl.constexpr):
 
 
 """
-H100 = devices.find("h100")
 
 
 def two_kernels() -> str:
@@ -40,20 +38,16 @@ def two_kernels() -> str:
 
 
 def test_one_round_asks_about_all_kernels_and_for_the_peaks(tmp_path: Path) -> None:
-    (tmp_path / "two.py").write_text(two_kernels())
-    subject = target.read(tmp_path / "two.py")
-    contents = ContentStore(tmp_path / "contents")
-    builder = Builder(subject, H100, box.choose(), contents)
+    path = tmp_path / "two.py"
+    path.write_text(two_kernels())
+    subject, spool = target.read(path), Spool(tmp_path, path)
+    builder, judge = Builder(subject, H200, box.choose(), spool.contents), spool.judge()
     built = builder.build(subject.source, {"CASES": ["1m"]}, 1)
-    assert built.bundle
-    judge = SpoolJudge(tmp_path / "box", H100, subject, wait=False)
-    judge.begin("add-1", contents, lambda *_: True)
     ((case, (choice,)),) = built.choices.items()
     means = Means(builder, GpuBudget(judge, 1e3), frozenset({PassName.TIMELINE}))
     with judge.scope(case), pytest.raises(Unanswered):
         case_profile(means, Wanted(subject.source, built.bundle, case, choice.label, "why"))
-    folder = Folder(tmp_path / "box")
-    asked = [protocol.request(folder.request(a)) for a in folder.requests()]
+    asked = [protocol.request(spool.folder.request(a)) for a in spool.folder.requests()]
     assert [r.do for r in asked].count("peaks") == 1
     kernels = [(str(r.fields["instrumented"]["bundle"]), str(r.fields["kernel"])) for r in asked if r.do == "timeline"]
-    assert {contents.manifest(b)["kernels"][k]["name"] for b, k in kernels} == {"_add", "_halve"}
+    assert {spool.contents.manifest(b)["kernels"][k]["name"] for b, k in kernels} == {"_add", "_halve"}
