@@ -3,14 +3,16 @@
 import json
 import re
 import signal
+import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.agent.breaking import Whole, record
-from tests.agent.command_line import begin, pgo, write
+from tests.agent.command_line import Begun, begin, pgo, write
 from tests.sandbox.judge.test_gpu_judge import wait_for
 
 SHORT = ("optimize", "add.py", "--case", "1m", "--candidates", "2", "--width", "1")
@@ -72,6 +74,9 @@ def test_two_runs_in_one_workspace_do_not_mix(tmp_path: Path) -> None:
         first.communicate()
 
 
+ANOTHER = re.compile(r"thread (?!Main)\w+")
+
+
 @dataclass(frozen=True)
 class GoneOn:
     """A run that was interrupted, and its second session, which was asked where its threads stand."""
@@ -81,6 +86,13 @@ class GoneOn:
     code: int
     resumed: int  # how that ended
     said: list[str]
+
+
+def _ask(run: Begun, over: threading.Event) -> None:
+    """Ask where its threads stand, again and again: most of them live for a moment."""
+    while not over.wait(0.1):
+        with suppress(ProcessLookupError):
+            run.send_signal(signal.SIGUSR1)
 
 
 @pytest.fixture(scope="module")
@@ -93,11 +105,16 @@ def gone_on(tmp_path_factory: pytest.TempPathFactory) -> GoneOn:
     run.send_signal(signal.SIGINT)
     _, err = run.communicate(timeout=10)  # what is being built then is waited for by nobody
     resume = err.strip().splitlines()[-1].split("pgo-agent ")[1].split()
-    again, said = begin(*resume, cwd=folder), list[str]()
+    again, said, over = begin(*resume, cwd=folder), list[str](), threading.Event()
+    asking = threading.Thread(target=_ask, args=(again, over))
     for line in again.stderr:
         said.append(line)
-        if "building" in line or "judging" in line:  # its threads may have begun by now, or not yet
-            again.send_signal(signal.SIGUSR1)
+        if "building the kernel" in line:
+            asking.start()
+        if ANOTHER.match(line):
+            over.set()
+    over.set()
+    asking.join()
     again.communicate()
     return GoneOn(folder, begun[2], run.returncode, again.returncode, said)
 
@@ -110,7 +127,7 @@ def test_ctrl_c_names_the_command_that_goes_on_and_it_does(gone_on: GoneOn, whol
 
 def test_a_run_says_where_its_threads_stand_and_goes_on(gone_on: GoneOn) -> None:
     said = gone_on.said
-    assert "thread MainThread:\n" in said and any(re.match(r"thread (?!Main)\w+", line) for line in said)
+    assert "thread MainThread:\n" in said and any(map(ANOTHER.match, said))
     assert any("judging" in line for line in said)
 
 
