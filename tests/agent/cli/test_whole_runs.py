@@ -106,11 +106,11 @@ def gone_on(tmp_path_factory: pytest.TempPathFactory) -> GoneOn:
     _, err = run.communicate(timeout=10)  # what is being built then is waited for by nobody
     resume = err.strip().splitlines()[-1].split("pgo-agent ")[1].split()
     again, said, over = begin(*resume, cwd=folder), list[str](), threading.Event()
+    said.append(next(again.stderr))  # it listens to signals by now
     asking = threading.Thread(target=_ask, args=(again, over))
+    asking.start()
     for line in again.stderr:
         said.append(line)
-        if "building the kernel" in line:
-            asking.start()
         if ANOTHER.match(line):
             over.set()
     over.set()
