@@ -29,7 +29,7 @@ def first(ctx: Context, candidate: Candidate, workers: int) -> Built:
     built = _build(ctx, candidate, _SECTIONS if by_person else ["CASES"], workers)
     if candidate.kind == "ttgir" and built.ok and not by_person:
         return _whole(ctx, candidate, built)
-    return _examined(ctx, built, by_person or not built.ok)
+    return _examined(ctx, candidate, built, by_person or not built.ok)
 
 
 def complete(ctx: Context, candidate: Candidate) -> tuple[Candidate, Judgement | None]:
@@ -50,7 +50,7 @@ def again(ctx: Context, candidate: Candidate) -> None:
 def _whole(ctx: Context, candidate: Candidate, built: Built) -> Built:
     more = _build(ctx, candidate, ["HELD_OUT"], ctx.builder.cores, built.replaced.get("key", ""))
     more = replace(more, failures=tuple(replace(f, case=f.case or HELD_OUT) for f in more.failures))
-    whole = _examined(ctx, joined(ctx.store.contents, built, more), True)
+    whole = _examined(ctx, candidate, joined(ctx.store.contents, built, more), True)
     return replace(whole, stages=tuple(_told(s, built.stages) for s in whole.stages))
 
 
@@ -65,14 +65,15 @@ def _told(found: Evidence, public: Sequence[Evidence]) -> Evidence:
     return found if known else replace(found, why=of_case(HELD_OUT, ": ") + found.why)
 
 
-def _examined(ctx: Context, built: Built, whole: bool) -> Built:
-    return replace(built, stages=tuple(screen.stages(ctx, built)), whole=whole)
+def _examined(ctx: Context, candidate: Candidate, built: Built, whole: bool) -> Built:
+    stages = screen.stages(ctx, built, _source(ctx, candidate))
+    return replace(built, stages=tuple(stages), whole=whole)
 
 
 def _build(ctx: Context, candidate: Candidate, sections: Iterable[str], workers: int, replaced: str = "") -> Built:
     untrusted, by_person = provenance.untrusted(ctx, candidate), candidate.proposer in _GIVEN
     text = candidate.source if candidate.kind == "ttgir" else ""
-    source = _launcher(ctx, candidate) if text else candidate.source
+    source = _source(ctx, candidate)
     limit = baseline_builds.sampled(ctx) if by_person and not text else None if text else moves.CARRIED
     base = ctx.baseline()
     listed = dict(zip(_SECTIONS, (base.cases, base.held_out), strict=True))
@@ -81,7 +82,9 @@ def _build(ctx: Context, candidate: Candidate, sections: Iterable[str], workers:
     return given_file.narrowed(ctx, built) if by_person else built
 
 
-def _launcher(ctx: Context, candidate: Candidate) -> str:
-    """The kernel file that launches the kernel which a TTGIR candidate replaces."""
+def _source(ctx: Context, candidate: Candidate) -> str:
+    """The kernel file whose kernel() launches the candidate: of TTGIR, the one that launches what it replaces."""
+    if candidate.kind != "ttgir":
+        return candidate.source
     configs = [b.config for b in incumbent.best_known(ctx, candidate.parent).values()]
     return ttgir_files.launcher(incumbent.python(ctx, candidate.parent), candidate.source, configs)

@@ -14,6 +14,7 @@ from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record.baseline import Baseline
 from pgo_agent.agent.run.record.candidate import Candidate
 from pgo_agent.sandbox.build.result import Built, Failure
+from pgo_agent.sandbox.build.variant_launches import Launcher
 from pgo_agent.sandbox.bundle.documents import Manifest, merged
 from pgo_agent.sandbox.gate import coverage, edit_kind, offsets, plan_rules
 from pgo_agent.sandbox.gate.barriers import stage as deadlock
@@ -63,8 +64,9 @@ def _failed(failure: Failure) -> Reason:
     return quoted(_first_line(failure.message))
 
 
-def stages(ctx: Context, built: Built) -> list[Evidence]:
-    """Return the evidence of the build and, if anything was built, of the stages that examine it."""
+def stages(ctx: Context, built: Built, source: str) -> list[Evidence]:
+    """Return the evidence of the build and, if anything was built, of the stages that examine it. `source`: whose
+    kernel() launches it."""
     count = sum(len(options) for options in built.choices.values())
     if not built.ok:
         return [Evidence("build", Verdict.BUILD_ERROR, plain("nothing was built"), sum(built.seconds.values()))]
@@ -76,7 +78,8 @@ def stages(ctx: Context, built: Built) -> list[Evidence]:
     seconds = dict(built.seconds)
     first = Evidence("build", None, plain(text), sum(seconds.values()), {"seconds": seconds}, covered)
     contents, in_place = ctx.store.contents, ctx.target.in_place
-    ours = side(contents, contents.manifest(built.bundle), built.replaced, in_place)
+    launcher = Launcher(ctx.builder, source, built.described["sets"]["CASES"])
+    ours = side(contents, contents.manifest(built.bundle), built.replaced, in_place, launcher)
     shipped = next(iter(ctx.baseline().shipped.values())).bundle  # all configurations of the file
     original = side(contents, _with_held_out(ctx, contents.manifest(shipped)), in_place=in_place)
     return [first, *examine(STAGES, ours, original)]

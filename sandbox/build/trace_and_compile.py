@@ -14,7 +14,15 @@ from typing import Any, TypedDict, TypeVar, cast
 
 from pgo_agent.sandbox import json_codec
 from pgo_agent.sandbox.bundle import decode, elf, validate
-from pgo_agent.sandbox.bundle.documents import Config, Described, KernelDocument, Options, PlanDocument, Static
+from pgo_agent.sandbox.bundle.documents import (
+    Config,
+    Described,
+    KernelDocument,
+    Options,
+    PlanDocument,
+    Static,
+    StepDocument,
+)
 from pgo_agent.sandbox.bundle.store import ContentStore, room
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import BadBundle
@@ -54,6 +62,7 @@ class TracedPlan(TypedDict, total=False):
     configs: dict[str, Config]  # autotuned launch -> its configuration
     plan: PlanDocument
     error: TracedError
+    launched: list[StepDocument]  # before the error
 
 
 class Traced(TypedDict, total=False):

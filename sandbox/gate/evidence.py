@@ -13,6 +13,7 @@ from typing import Any, Self
 from pgo_agent.sandbox.bundle.documents import Manifest, PlanDocument, Static
 from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.gate import reason as reasons
+from pgo_agent.sandbox.gate.case_variants import Launcher
 from pgo_agent.sandbox.gate.coverage import NOTHING, Coverage
 from pgo_agent.sandbox.gate.reason import Reason, plain
 from pgo_agent.sandbox.gate.verdict import Verdict
@@ -70,6 +71,7 @@ class Side:
     statics: Mapping[str, Static]  # kernel key -> static profile
     replaced: Mapping[str, str] = field(default_factory=dict)  # of TTGIR: `ttgir`, `code_id` of the kernel's own
     in_place: tuple[str, ...] = ()  # inputs that kernel() changes, by the contract
+    launcher: Launcher | None = None  # what kernel() launches for other cases can be asked
 
     @cached_property
     def texts(self) -> dict[str, str]:
@@ -88,11 +90,12 @@ def side(
     manifest: Manifest,
     replaced: Mapping[str, str] | None = None,
     in_place: tuple[str, ...] = (),
+    launcher: Launcher | None = None,
 ) -> Side:
     """Return the side of a bundle with all its plans, and its kernels' static profiles from the content store."""
     plans = {case: list(choices.values()) for case, choices in manifest["plans"].items()}
     statics = {k: (contents.build(k) or {}).get("static", {}) for k in manifest["kernels"]}
-    return Side(contents, manifest, plans, statics, replaced or {}, in_place)
+    return Side(contents, manifest, plans, statics, replaced or {}, in_place, launcher)
 
 
 Stage = Callable[[Side, Side], Evidence]

@@ -96,7 +96,8 @@ class Session:
             try:
                 plan = self._plan(case)
             except (Exception, SystemExit) as e:
-                return {"error": self._blame(e, printed()), "configs": self._configs()}
+                launched = [s for s in self.recorder.steps if "kernel" in s]
+                return {"error": self._blame(e, printed()), "configs": self._configs(), "launched": launched}
         return {"plan": plan, "configs": self._configs()}
 
     def _configs(self) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from pgo_agent.sandbox.gate.barriers.interpret import Unroller
 from pgo_agent.sandbox.gate.barriers.launches import LaunchFacts
 from pgo_agent.sandbox.gate.barriers.terms import Known, Term, leaves
 from pgo_agent.sandbox.gate.barriers.values import Choose, Impossible, TooLong, Undecided
-from pgo_agent.sandbox.gate.coverage import Coverage
+from pgo_agent.sandbox.gate.coverage import NOTHING, Coverage
 from pgo_agent.sandbox.ttgir import reader
 from pgo_agent.sandbox.ttgir.tokens import Unreadable
 from pgo_agent.sandbox.ttgir.tree import Module
@@ -29,7 +29,10 @@ from pgo_agent.sandbox.ttgir.tree import Module
 PACKAGES = (Path(__file__).parent, Path(reader.__file__).parent)
 MOST_OPS = 1_000_000  # executed in all runs of one kernel: some ten seconds
 MOST_LAUNCHED = 60_000  # executed in runs of what cases launch, of one kernel: half a second
+MOST_VALUES = 200_000  # executed to find out on what it depends that something is wrong in a run: two seconds
 SEVERITY = list(Kind)  # the gravest first
+NOT_LAUNCHED = "runs with something wrong"
+LAUNCHES, LAUNCH = "launches", "a launch"  # of cases, that were not followed
 
 
 @cache
@@ -54,6 +57,31 @@ def simulate(module: Module) -> Finding:
     return runs.conclusion()
 
 
+def wrong(module: Module) -> list[Known]:
+    """Return the numbers of all runs by numbers of the simulator's own choice in which something is wrong."""
+    runs = Runs(module, through=True)
+    runs.explore([({}, 0)])
+    return runs.wrong
+
+
+def by_value(module: Module, known: Known, leaf: Term) -> tuple[set[int], set[int]] | None:
+    """Return with which values of one number runs end well, and with which something is wrong, where all other numbers
+    stay; None where a run could not be followed."""
+    runs = Runs(module, through=True, most=MOST_VALUES)
+    runs.explore([({x: n for x, n in known.items() if x != leaf}, 0)])
+    if any(f.kind is Kind.UNDECIDED for f in runs.findings):
+        return None
+    well, wrong = ({k[leaf] for k in of if leaf in k} for of in (runs.well, runs.wrong))
+    return well, wrong
+
+
+def without(module: Module, left_out: Sequence[Known]) -> Finding:
+    """Return the finding of `simulate` without runs by numbers with which the kernel is not launched."""
+    runs = Runs(module, left_out=left_out)
+    runs.explore([({}, 0)])
+    return runs.conclusion()
+
+
 def launched(module: Module, before: Finding, launches: Sequence[LaunchFacts]) -> Finding:
     """Return the finding of `simulate` and of runs of these launches together.
 
@@ -63,7 +91,7 @@ def launched(module: Module, before: Finding, launches: Sequence[LaunchFacts]) -
     runs = Runs(module, before, dict(before.loops))
     for launch in launches:
         if runs.executed > MOST_LAUNCHED:
-            runs.skipped["launches"] = f"{MOST_LAUNCHED} operations of those before were followed"
+            runs.skipped[LAUNCHES] = f"{MOST_LAUNCHED} operations of those before were followed"
             break
         runs.explore([(launch.known, 2)], launch)
     for block in (b for launch in launches for b in launch.blocks()):
@@ -83,6 +111,11 @@ class Runs:
     findings: list[Finding] = field(default_factory=list)
     executed: int = 0  # operations
     skipped: dict[str, str] = field(default_factory=dict)
+    through: bool = False  # go on after a run that ends in a deadlock
+    most: int = MOST_OPS
+    left_out: Sequence[Known] = ()  # runs by these numbers do not count
+    well: list[Known] = field(default_factory=list)  # the numbers of runs that end well
+    wrong: list[Known] = field(default_factory=list)  # and of those with something wrong
 
     def __post_init__(self) -> None:
         self.slots = loops.most_slots(self.module)
@@ -91,19 +124,18 @@ class Runs:
 
     def explore(self, todo: list[tuple[Known, int]], launch: LaunchFacts | None = None) -> None:
         """Follow runs until none is left. `todo`: known numbers, and for how many loops they were chosen."""
-        while todo and (not self.findings or self.findings[-1].kind is not Kind.DEADLOCK):
+        while todo and (self.through or not self.findings or self.findings[-1].kind is not Kind.DEADLOCK):
             known, chosen = todo.pop()
             unroller = Unroller(self.module, known)
             try:
-                self.findings.append(_run(unroller, launch is None or not launch.secret))
-                self.seen(unroller, launch is not None)
+                self.ended(unroller, _run(unroller, launch is None or not launch.secret), launch is not None)
             except Choose as e:
                 todo += [(c, chosen + (e.kind == "trips")) for c in reversed(self.choices(e, known, chosen))]
             except TooLong as e:
                 if launch is not None and known.keys() - launch.on_any_grid.keys():
                     self.explore([(launch.on_any_grid, 1)])
                 elif launch is not None:
-                    self.skipped["a launch"] = str(e)
+                    self.skipped[LAUNCH] = str(e)
                 else:
                     self.findings.append(Finding(Kind.UNDECIDED, str(e)))
             except (Undecided, RecursionError) as e:
@@ -111,7 +143,7 @@ class Runs:
             except Impossible:
                 pass
             self.executed += unroller.executed
-            if todo and self.executed > MOST_OPS:
+            if todo and self.executed > self.most:
                 sentence = f"{len(self.findings)} runs take {self.executed} operations, and more are left"
                 self.findings.append(Finding(Kind.UNDECIDED, sentence))
                 return
@@ -127,7 +159,13 @@ class Runs:
             self.loops[e.at] += Seen(why=f"how often it runs follows from {_named(e.term)}")
         return choices
 
-    def seen(self, unroller: Unroller, launch: bool) -> None:
+    def ended(self, unroller: Unroller, finding: Finding, launch: bool) -> None:
+        """Take the finding of a run that could be followed."""
+        if unroller.known in self.left_out:
+            self.skipped[NOT_LAUNCHED] = "kernel() does not launch it with these numbers"
+            return
+        (self.wrong if finding.found else self.well).append(unroller.known)
+        self.findings.append(finding)
         for at in self.loops:
             times = unroller.loops.get(at, [])
             self.loops[at] += Seen(max(times, default=0), sum(times), launched=launch)
@@ -155,10 +193,15 @@ class Runs:
         iterations = sum(s.iterations for s in self.loops.values())
         new = coverage.of(self.skipped, runs=(runs, len(self.findings)), operations=self.executed)
         entries = coverage.of(loops=(entered, len(self.loops)), loop_iterations=iterations)
-        old = {n: c for n, c in (self.before.coverage.counts if self.before else {}).items() if n not in entries.counts}
-        return Coverage(old) + new + entries
+        before = self.before.coverage if self.before else NOTHING
+        old = {n: c for n, c in before.counts.items() if n not in entries.counts}
+        return Coverage(old, before.skipped) + new + entries
 
     def _nothing(self) -> Finding:
+        if self.left_out and not self.findings:
+            return Finding(
+                Kind.UNDECIDED, "kernel() launches it with none of the numbers that were tried", unsettled=True
+            )
         if not self._coverage().counts["runs"].ran:
             return Finding(Kind.UNDECIDED, "the kernel's own assumptions exclude every run that was tried")
         count = sum(1 for _ in self.module.kernel.walk()) - 1

@@ -3,7 +3,8 @@
 A possible hang is `deadlock`. A wait that passes too early is `race`, and so is a slot of shared memory that may be
 read while a copy writes it. What the simulator cannot follow, or did not enter, is `undecided`, with the line. The
 compiler's process has already run the same simulator for arguments of its own choice; the result of an older simulator
-does not count. The launches of the cases are simulated here, where the plans are known.
+does not count. The launches of the cases are simulated here, where the plans are known, and what kernel() never
+launches does not count (`guarded.py`).
 """
 
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ from functools import lru_cache, reduce
 from operator import add
 
 from pgo_agent.sandbox.gate import coverage
-from pgo_agent.sandbox.gate.barriers import launches, runs
+from pgo_agent.sandbox.gate.barriers import guarded, launches, runs
 from pgo_agent.sandbox.gate.barriers.finding import Finding, Kind, from_json
 from pgo_agent.sandbox.gate.barriers.launches import LaunchFacts
 from pgo_agent.sandbox.gate.coverage import NOTHING, Coverage
@@ -49,8 +50,16 @@ def _finding(candidate: Side, key: str) -> Finding:
     stored = candidate.statics[key].get("barriers") or {}
     current = stored.get("simulator") == runs.version()
     finding = from_json(stored) if current else runs.read_and_simulate(candidate.texts[key])
+    if finding.found and candidate.launcher:
+        other = guarded.settled(candidate, candidate.launcher, key, finding)
+        followed = other if other.found else _of_launches(candidate, key, other)
+        return finding if {runs.LAUNCH, runs.LAUNCHES} & followed.coverage.skipped.keys() else followed
     if finding.found or not (finding.loops or finding.unsettled):
         return finding
+    return _of_launches(candidate, key, finding)
+
+
+def _of_launches(candidate: Side, key: str, finding: Finding) -> Finding:
     text = candidate.texts[key]
     return _launched(_Simulation(text, finding, tuple(launches.of(candidate, key, reader.parse(text)))))
 

@@ -1,0 +1,79 @@
+"""What a candidate's kernel() launches for variants of public cases, traced in the box; nothing is built.
+
+Relies on the tracer. Its answer is untrusted: what does not look like launches is no answer.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from pgo_agent.sandbox.build import trace_and_compile
+from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.build.trace_and_compile import Traced, TracedPlan
+from pgo_agent.sandbox.bundle.documents import StepDocument
+from pgo_agent.sandbox.errors import BadBundle, Killed
+from pgo_agent.sandbox.gate.barriers import launches
+from pgo_agent.sandbox.gate.case_variants import Variant, VariantLaunch
+from pgo_agent.sandbox.json_codec import JsonObject
+from pgo_agent.sandbox.target import Target
+
+CONFIGURATIONS = 8  # of a variant
+KEPT = 64  # answers: a candidate is examined without its held-out cases, and then with them
+_OF_CASE = "InputsFault"  # the tracer's name for inputs() that failed
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """The kernel() of a source."""
+
+    builder: Builder
+    source: str
+    cases: Mapping[str, JsonObject]  # public case, without its set -> its parameters
+
+    def launches(self, variants: Sequence[Variant]) -> Mapping[Variant, Sequence[VariantLaunch]]:
+        """Return what kernel() launches for each variant; without those that could not be traced.
+
+        Raises what `Builder.build` raises for untrusted code.
+        """
+        return _launches(self.builder, self.source, tuple(variants))
+
+
+@lru_cache(maxsize=KEPT)
+def _launches(builder: Builder, source: str, variants: tuple[Variant, ...]) -> dict[Variant, tuple[VariantLaunch, ...]]:
+    builder.box.admit(untrusted=True)
+    place = builder.box, builder.contents, _with(builder.target, variants), builder.device
+    try:
+        traced = trace_and_compile.trace(
+            *place, source, {"CASES": None}, CONFIGURATIONS, sample=True, untrusted=True, report=builder.report
+        )
+        return {} if "error" in traced else dict(_read(builder, traced, variants))
+    except (Killed, BadBundle, KeyError, TypeError, AttributeError, ValueError, IndexError):
+        return {}
+
+
+def _with(target: Target, variants: Sequence[Variant]) -> Target:
+    """Return the target with variants as its public cases, named by their places."""
+    entries = (f"{str(i)!r}: {{**CASES[{v.case!r}], **{dict(v.changes)!r}}}" for i, v in enumerate(variants))
+    contract = f"{target.contract}\nCASES = {{{', '.join(entries)}}}\nWEIGHTS = dict.fromkeys(CASES, 1.0)\n"
+    contract += "def flops(case):\n    return 1\nbytes_moved = flops\n"  # theirs may not be made for such numbers
+    return Target(target.path, target.source if target.sidecar else contract, target.contract_path, contract)
+
+
+def _read(
+    builder: Builder, traced: Traced, variants: Sequence[Variant]
+) -> Iterator[tuple[Variant, tuple[VariantLaunch, ...]]]:
+    keys = {n: builder.key(traced["texts"][n], k["options"]) for n, k in traced["kernels"].items()}
+    for i, entries in traced["traced"]["CASES"].items():
+        if any(e.get("error", {}).get("type") == _OF_CASE for e in entries):
+            continue
+        found: dict[str, VariantLaunch] = {}
+        for step in (s for e in entries for s in _steps(e) if "kernel" in s):
+            list(launches.values(step["signature"], step["args"]))  # it can be read
+            key = keys[step["kernel"]]
+            launch = VariantLaunch(key, traced["texts"][step["kernel"]].decode(), step)
+            found.setdefault(f"{key} {step['grid']} {step['args']}", launch)
+        yield variants[int(i)], tuple(found.values())
+
+
+def _steps(entry: TracedPlan) -> Sequence[StepDocument]:
+    return entry["plan"]["steps"] if "plan" in entry else entry["launched"]
