@@ -1,4 +1,4 @@
-"""What a candidate's kernel() launches for variants of public cases, traced in the box; nothing is built.
+"""What a candidate's kernel() launches for variants of cases, traced in the box; nothing is built.
 
 Relies on the tracer. Its answer is untrusted: what does not look like launches is no answer.
 """
@@ -28,7 +28,7 @@ class Launcher:
 
     builder: Builder
     source: str
-    cases: Mapping[str, JsonObject]  # public case, without its set -> its parameters
+    cases: Mapping[str, JsonObject]  # public and held-out case, with its set -> its parameters
 
     def launches(self, variants: Sequence[Variant]) -> Mapping[Variant, Sequence[VariantLaunch]]:
         """Return what kernel() launches for each variant; without those that could not be traced.
@@ -41,29 +41,34 @@ class Launcher:
 @lru_cache(maxsize=KEPT)
 def _launches(builder: Builder, source: str, variants: tuple[Variant, ...]) -> dict[Variant, tuple[VariantLaunch, ...]]:
     builder.box.admit(untrusted=True)
-    place = builder.box, builder.contents, _with(builder.target, variants), builder.device
+    section = "HELD_OUT" if any(v.secret for v in variants) else "CASES"
+    place = builder.box, builder.contents, _with(builder.target, section, variants), builder.device
     try:
         traced = trace_and_compile.trace(
-            *place, source, {"CASES": None}, CONFIGURATIONS, sample=True, untrusted=True, report=builder.report
+            *place, source, {section: None}, CONFIGURATIONS, sample=True, untrusted=True, report=builder.report
         )
-        return {} if "error" in traced else dict(_read(builder, traced, variants))
+        return {} if "error" in traced else dict(_read(builder, traced, section, variants))
     except (Killed, BadBundle, KeyError, TypeError, AttributeError, ValueError, IndexError):
         return {}
 
 
-def _with(target: Target, variants: Sequence[Variant]) -> Target:
-    """Return the target with variants as its public cases, named by their places."""
-    entries = (f"{str(i)!r}: {{**CASES[{v.case!r}], **{dict(v.changes)!r}}}" for i, v in enumerate(variants))
-    contract = f"{target.contract}\nCASES = {{{', '.join(entries)}}}\nWEIGHTS = dict.fromkeys(CASES, 1.0)\n"
+def _with(target: Target, section: str, variants: Sequence[Variant]) -> Target:
+    """Return the target with variants as the cases of a set, named by their places."""
+    names = (v.case.split("/", 1)[1] for v in variants)
+    entries = (
+        f"{str(i)!r}: {{**{section}[{n!r}], **{dict(v.changes)!r}}}"
+        for i, (n, v) in enumerate(zip(names, variants, strict=True))
+    )
+    contract = f"{target.contract}\n{section} = {{{', '.join(entries)}}}\nWEIGHTS = dict.fromkeys(CASES, 1.0)\n"
     contract += "def flops(case):\n    return 1\nbytes_moved = flops\n"  # theirs may not be made for such numbers
     return Target(target.path, target.source if target.sidecar else contract, target.contract_path, contract)
 
 
 def _read(
-    builder: Builder, traced: Traced, variants: Sequence[Variant]
+    builder: Builder, traced: Traced, section: str, variants: Sequence[Variant]
 ) -> Iterator[tuple[Variant, tuple[VariantLaunch, ...]]]:
     keys = {n: builder.key(traced["texts"][n], k["options"]) for n, k in traced["kernels"].items()}
-    for i, entries in traced["traced"]["CASES"].items():
+    for i, entries in traced["traced"][section].items():
         if any(e.get("error", {}).get("type") == _OF_CASE for e in entries):
             continue
         found: dict[str, VariantLaunch] = {}

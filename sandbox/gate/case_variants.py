@@ -1,4 +1,4 @@
-"""Public cases with other numbers, and what kernel() launches for them: what a stage of the gate may ask a launcher.
+"""Cases with other numbers, and what kernel() launches for them: what a stage of the gate may ask a launcher.
 
 A stage knows the launches of the cases. Where it looks at a kernel with numbers that no case has, it must know whether
 kernel() would launch it so. Plain data; `build/variant_launches.py` traces the launcher in the box.
@@ -9,20 +9,27 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from pgo_agent.sandbox.bundle.documents import StepDocument
+from pgo_agent.sandbox.gate.coverage import HELD_OUT
 from pgo_agent.sandbox.json_codec import JsonObject
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A public case with other values of some parameters."""
+    """A case with other values of some parameters."""
 
-    case: str  # without its set
-    changes: tuple[tuple[str, int], ...]  # parameter, value; a bool stays one
+    case: str  # with its set
+    changes: tuple[tuple[str, int], ...]  # parameter, value
+
+    @property
+    def secret(self) -> bool:
+        """Whether it is of a held-out case."""
+        return self.case.startswith(HELD_OUT)
 
     @property
     def said(self) -> str:
-        """The variant in words: `8k with K = 0`."""
-        return f"{self.case} with {', '.join(f'{n} = {v}' for n, v in self.changes)}"
+        """The variant in words: `CASES/8k with K = 0`. Nothing of a held-out case."""
+        changes = ", ".join(f"{n} = {v}" for n, v in self.changes)
+        return "a held-out case with other numbers" if self.secret else f"{self.case} with {changes}"
 
 
 @dataclass(frozen=True)
@@ -39,10 +46,11 @@ class Launcher(Protocol):
 
     @property
     def cases(self) -> Mapping[str, JsonObject]:
-        """Public case, without its set -> its parameters."""
+        """Public and held-out case, with its set -> its parameters."""
 
     def launches(self, variants: Sequence[Variant]) -> Mapping[Variant, Sequence[VariantLaunch]]:
         """Return what kernel() launches for each variant, in any configuration, until it returns or raises.
+        All of them are public, or all held out.
 
         A variant without an entry could not be traced: its inputs cannot be made, or the tracer failed.
         """

@@ -1,22 +1,22 @@
 """Which parameters of the cases the arguments of a kernel's launches follow.
 
-kernel() is traced for public cases with one parameter doubled, and halved. An argument follows a parameter if it
+kernel() is traced for cases with one parameter doubled, and halved. An argument follows a parameter if it
 changes by the same factor wherever the kernel is launched then: a size, a size times a constant, a number of rows.
+Held-out cases are asked about only where no public one launches the kernel; nothing of them is said.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 from pgo_agent.sandbox.gate.barriers import launches
 from pgo_agent.sandbox.gate.barriers.terms import Known
 from pgo_agent.sandbox.gate.case_variants import Launcher, Variant
-from pgo_agent.sandbox.gate.coverage import PUBLIC
 from pgo_agent.sandbox.gate.evidence import Side
 from pgo_agent.sandbox.ttgir import reader
 from pgo_agent.sandbox.ttgir.tree import Module
 
-CASES = 3  # public ones that are asked about, of those that launch the kernel
+CASES = 3  # that are asked about, of those that launch the kernel
 Way = tuple[Module, Known]  # a launch of a kernel: its text, and the numbers that it fixes
 
 
@@ -29,13 +29,16 @@ class Kernel:
     key: str
     module: Module
 
-    def launched(self) -> Iterator[tuple[str, Known]]:
-        """Give public cases, without their set, with the numbers of their first launch of the kernel."""
+    def launched(self) -> dict[str, Known]:
+        """Return public cases, with the numbers of their first launch of the kernel; held-out ones where no other
+        launches it."""
+        cases: dict[str, Known] = {}
         for case, plans in self.side.plans.items():
             steps = (s for p in plans for s in p["steps"] if s.get("kernel") == self.key)
             known = (k for s in steps if (k := launches.settled_by(s, self.module)) is not None)
-            if case.startswith(PUBLIC) and (first := next(known, None)) is not None:
-                yield case.removeprefix(PUBLIC), first
+            if (first := next(known, None)) is not None:
+                cases[case] = first
+        return {c: k for c, k in cases.items() if not launches.is_secret(c)} or cases
 
     def ways(self, variants: Sequence[Variant]) -> dict[Variant, list[Way]]:
         """Return how kernel() launches the kernel for variants: also the other texts that Triton makes of it for such
@@ -65,7 +68,7 @@ class Followed:
 
 def of_cases(kernel: Kernel) -> dict[str, Followed]:
     """Return case -> what its launch of the kernel follows. Raises what tracing the launcher raises."""
-    cases = dict(list(kernel.launched())[:CASES])
+    cases = dict(list(kernel.launched().items())[:CASES])
     moved = {v: (c, p) for c in cases for p, n in kernel.launcher.cases[c].items() for v in _moved(c, p, n)}
     seen = kernel.ways(list(moved))
     found = {}

@@ -1,7 +1,7 @@
 """Whether kernel() launches a kernel with the numbers under which the simulator found something wrong.
 
 The simulator chooses numbers such as K = 0 by itself. A launcher may guard against them (`if K >= 256:`), and then
-nothing is wrong. So kernel() is asked: it is traced for public cases with these numbers in place of their own, one by
+nothing is wrong. So kernel() is asked: it is traced for cases with these numbers in place of their own, one by
 one and together (`followed.py` finds the parameters), and what it launches then is simulated. A finding goes only if
 
 - the numbers that it depends on follow from parameters of the cases: all of them, or one at least that is larger in the
@@ -9,14 +9,14 @@ one and together (`followed.py` finds the parameters), and what it launches then
 - kernel() launches the kernel for none of these cases in a way that something is wrong;
 - and the launches of the cases themselves could be followed (the stage sees to that).
 
-Not a proof: another case may pass the guard. Held-out cases are not used.
+Not a proof: another case may pass the guard.
 """
 
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pgo_agent.sandbox.gate.barriers import followed, loops, runs
+from pgo_agent.sandbox.gate.barriers import followed, runs
 from pgo_agent.sandbox.gate.barriers.finding import Finding, Kind
 from pgo_agent.sandbox.gate.barriers.followed import Followed, Kernel
 from pgo_agent.sandbox.gate.barriers.launches import LaunchFacts
@@ -95,16 +95,8 @@ def _launched(kernel: Kernel, variants: Sequence[Variant], finding: Finding) -> 
     undecided = len(seen) < len(variants)
     for variant, ways in seen.items():
         for module, known in ways:
-            way = _simulated(module, known)
+            way = runs.launch(module, LaunchFacts(known, variant.secret))
             if way.found:
                 return replace(way, trace=(*way.trace, f"kernel() launches it so for {variant.said}"))
             undecided = undecided or way.kind is Kind.UNDECIDED
     return finding if undecided else None
-
-
-def _simulated(module: Module, known: Known) -> Finding:
-    before = Finding(Kind.NONE, "", loops=loops.of(module))
-    found = runs.launched(module, before, [LaunchFacts(known, secret=False)])
-    if {runs.LAUNCH, runs.LAUNCHES} & found.coverage.skipped.keys():
-        return Finding(Kind.UNDECIDED, "it could not be followed")
-    return found

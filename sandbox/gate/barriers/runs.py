@@ -75,6 +75,17 @@ def by_value(module: Module, known: Known, leaf: Term) -> tuple[set[int], set[in
     return well, wrong
 
 
+def launch(module: Module, facts: LaunchFacts) -> Finding:
+    """Return the gravest finding of one launch; undecided where it could not be followed. Loops that it does not enter
+    do not matter."""
+    runs = Runs(module)
+    runs.explore([(facts.known, 2)], facts)
+    ended = sorted(runs.findings, key=lambda f: SEVERITY.index(f.kind))
+    if runs.skipped or not ended:
+        return Finding(Kind.UNDECIDED, "it could not be followed")
+    return ended[0] if ended[0].found else ended[-1]
+
+
 def without(module: Module, left_out: Sequence[Known]) -> Finding:
     """Return the finding of `simulate` without runs by numbers with which the kernel is not launched."""
     runs = Runs(module, left_out=left_out)

@@ -17,24 +17,25 @@ ROUNDS = target.read(Path(__file__).parents[3] / "kernels" / "rounds.py")
 LAUNCH = "    _rounds[(1,)](x, y, rows, num_warps=4)\n"
 
 
-def examined(folder: Path, launch: str) -> Evidence:
-    """What the stage says of the kernel when kernel() launches it so. It is traced and not compiled."""
+def examined(folder: Path, launch: str, case: str = "CASES/large") -> Evidence:
+    """What the stage says of the kernel when kernel() launches it so in one case. It is traced and not compiled."""
     source = ROUNDS.source.replace(LAUNCH, launch)
     assert source != ROUNDS.source or launch == LAUNCH
     contents = ContentStore(folder)
+    section, name = case.split("/")
     builder = Builder(ROUNDS, devices.find("h100"), box.choose(), contents)
     traced = trace_and_compile.trace(
-        builder.box, contents, ROUNDS, builder.device, source, {"CASES": None}, 1, untrusted=True
+        builder.box, contents, ROUNDS, builder.device, source, {section: [name]}, 1, untrusted=True
     )
     names = {n: builder.key(traced["texts"][n], k["options"]) for n, k in traced["kernels"].items()}
     files = {names[n]: contents.put(text, "ttgir") for n, text in traced["texts"].items()}
     kernels = {k: {"name": "_rounds", "files": {"ttgir": digest}} for k, digest in files.items()}
-    plan = traced["traced"]["CASES"]["large"][0]["plan"]
+    plan = traced["traced"][section][name][0]["plan"]
     for step in (s for s in plan["steps"] if "kernel" in s):
         step["kernel"] = names[step["kernel"]]
-    launcher = Launcher(builder, source, traced["described"]["sets"]["CASES"])
-    manifest: dict[str, object] = {"schema": 1, "kernels": kernels, "plans": {"CASES/large": {"as written": plan}}}
-    ours = Side(contents, manifest, {"CASES/large": [plan]}, {k: {} for k in kernels}, launcher=launcher)
+    launcher = Launcher(builder, source, {case: traced["described"]["sets"][section][name]})
+    manifest: dict[str, object] = {"schema": 1, "kernels": kernels, "plans": {case: {"as written": plan}}}
+    ours = Side(contents, manifest, {case: [plan]}, {k: {} for k in kernels}, launcher=launcher)
     return stage.stage(ours, Side(contents, {**manifest, "kernels": {}}, {}, {}))
 
 
@@ -53,10 +54,21 @@ def test_numbers_that_kernel_guards_against_do_not_count(tmp_path: Path, otherwi
 def test_a_launch_that_kernel_makes_with_such_numbers_is_a_race_and_named(tmp_path: Path, launch: str) -> None:
     found = examined(tmp_path, launch)
     assert found.verdict is Verdict.RACE, found
-    assert "kernel() launches it so for large with rows = 0" in found.found["trace"]
+    assert "kernel() launches it so for CASES/large with rows = 0" in found.found["trace"]
 
 
 def test_numbers_that_no_parameter_gives_stay_a_race(tmp_path: Path) -> None:
     found = examined(tmp_path, LAUNCH.replace("rows,", "len(str(rows)) * 1024,"))
     assert found.verdict is Verdict.RACE, found
     assert not any("kernel() launches" in line for line in found.found["trace"])
+
+
+def test_a_kernel_that_a_held_out_case_alone_launches_is_asked_about_too_and_nothing_of_the_case_is_said(
+    tmp_path: Path,
+) -> None:
+    right = examined(tmp_path, guarded("rows >= 16", "y.zero_()"), "HELD_OUT/some")
+    assert right.verdict is None, right
+    wrong = examined(tmp_path, LAUNCH, "HELD_OUT/some")
+    assert wrong.verdict is Verdict.RACE
+    assert wrong.found["trace"][-1] == "kernel() launches it so for a held-out case with other numbers"
+    assert not any("some" in line or "rows" in line or "arg" in line for line in wrong.found["trace"])
