@@ -15,11 +15,13 @@ Not a proof: another case may pass the guard.
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from pgo_agent.sandbox.gate.barriers import followed, runs
 from pgo_agent.sandbox.gate.barriers.finding import Finding, Kind
 from pgo_agent.sandbox.gate.barriers.followed import Followed, Kernel
 from pgo_agent.sandbox.gate.barriers.launches import LaunchFacts
+from pgo_agent.sandbox.gate.barriers.runs import Runs
 from pgo_agent.sandbox.gate.barriers.terms import Known
 from pgo_agent.sandbox.gate.case_variants import Launcher, Variant
 from pgo_agent.sandbox.gate.evidence import Side
@@ -28,6 +30,7 @@ from pgo_agent.sandbox.ttgir.tree import Module
 
 MOST_RUNS = 12  # with something wrong; more of them are not asked about
 MOST_VARIANTS = 128
+KEPT = 16  # explored kernels: a candidate is examined without its held-out cases, and then with them
 Numbers = Mapping[str, int]  # argument -> value
 
 
@@ -37,7 +40,7 @@ def settled(side: Side, launcher: Launcher, key: str, finding: Finding) -> Findi
     Raises what tracing the launcher raises.
     """
     kernel = Kernel(side, launcher, key, reader.parse(side.texts[key]))
-    found = _wrong(kernel.module)
+    explored, found = _explored(side.texts[key])
     if not found or len(found) > MOST_RUNS or any(not wrong.needed for wrong in found):
         return finding
     cases = followed.of_cases(kernel)
@@ -45,7 +48,7 @@ def settled(side: Side, launcher: Launcher, key: str, finding: Finding) -> Findi
     variants = list(dict.fromkeys(v for v in asked if v is not None))
     if None in asked or not 0 < len(variants) <= MOST_VARIANTS:
         return finding
-    return _launched(kernel, variants, finding) or runs.without(kernel.module, [wrong.known for wrong in found])
+    return _launched(kernel, variants, finding) or runs.without(explored, [wrong.known for wrong in found])
 
 
 @dataclass(frozen=True)
@@ -58,14 +61,18 @@ class _Wrong:
     undecided: Collection[str]  # arguments with whose other values it takes too long
 
 
-def _wrong(module: Module) -> list[_Wrong]:
-    """Return all runs by numbers of the simulator's own choice in which something is wrong, but no more than are asked
-    about and one. An argument that is too much for a long run is looked up in a short one."""
-    found = [_run(module, known) for known in runs.wrong(module)[: MOST_RUNS + 1]]
-    known = {(a, wrong.needed[a]): n for wrong in found for a, n in wrong.most.items()}
-    for wrong in found:
-        wrong.most.update({a: n for a in wrong.undecided if (n := known.get((a, wrong.needed[a]))) is not None})
-    return found
+@lru_cache(maxsize=KEPT)
+def _explored(text: str) -> tuple[Runs, list[_Wrong]]:
+    """Return all runs by numbers of the simulator's own choice, and those in which something is wrong: no more than are
+    asked about and one. An argument that is too much for a long run is looked up in a short one."""
+    module = reader.parse(text)
+    explored = runs.explored(module)
+    wrong = [r.known for r in explored.ended if r.finding.found]
+    found = [_run(module, known) for known in wrong[: MOST_RUNS + 1]]
+    known = {(a, run.needed[a]): n for run in found for a, n in run.most.items()}
+    for run in found:
+        run.most.update({a: n for a in run.undecided if (n := known.get((a, run.needed[a]))) is not None})
+    return explored, found
 
 
 def _run(module: Module, known: Known) -> _Wrong:

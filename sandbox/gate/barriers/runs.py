@@ -9,7 +9,7 @@ undecided (`loops.py`).
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -29,7 +29,7 @@ from pgo_agent.sandbox.ttgir.tree import Module
 PACKAGES = (Path(__file__).parent, Path(reader.__file__).parent)
 MOST_OPS = 1_000_000  # executed in all runs of one kernel: some ten seconds
 MOST_LAUNCHED = 60_000  # executed in runs of what cases launch, of one kernel: half a second
-MOST_VALUES = 200_000  # executed to find out on what it depends that something is wrong in a run: two seconds
+MOST_VALUES = 60_000  # executed with other values of one number, to find out what a wrong run depends on
 SEVERITY = list(Kind)  # the gravest first
 NOT_LAUNCHED = "runs with something wrong"
 LAUNCHES, LAUNCH = "launches", "a launch"  # of cases, that were not followed
@@ -57,11 +57,11 @@ def simulate(module: Module) -> Finding:
     return runs.conclusion()
 
 
-def wrong(module: Module) -> list[Known]:
-    """Return the numbers of all runs by numbers of the simulator's own choice in which something is wrong."""
+def explored(module: Module) -> "Runs":
+    """Return all runs by numbers of the simulator's own choice, also those behind a deadlock."""
     runs = Runs(module, through=True)
     runs.explore([({}, 0)])
-    return runs.wrong
+    return runs
 
 
 def by_value(module: Module, known: Known, leaf: Term) -> tuple[set[int], set[int]] | None:
@@ -71,7 +71,9 @@ def by_value(module: Module, known: Known, leaf: Term) -> tuple[set[int], set[in
     runs.explore([({x: n for x, n in known.items() if x != leaf}, 0)])
     if any(f.kind is Kind.UNDECIDED for f in runs.findings):
         return None
-    well, wrong = ({k[leaf] for k in of if leaf in k} for of in (runs.well, runs.wrong))
+    well, wrong = (
+        {r.known[leaf] for r in runs.ended if r.finding.found is w and leaf in r.known} for w in (False, True)
+    )
     return well, wrong
 
 
@@ -86,11 +88,20 @@ def launch(module: Module, facts: LaunchFacts) -> Finding:
     return ended[0] if ended[0].found else ended[-1]
 
 
-def without(module: Module, left_out: Sequence[Known]) -> Finding:
-    """Return the finding of `simulate` without runs by numbers with which the kernel is not launched."""
-    runs = Runs(module, left_out=left_out)
-    runs.explore([({}, 0)])
-    return runs.conclusion()
+def without(runs: "Runs", left_out: Collection[Known]) -> Finding:
+    """Return the finding of runs without those by numbers with which the kernel is not launched."""
+    kept = Runs(runs.module, executed=runs.executed)
+    kept.skipped = {**runs.skipped, NOT_LAUNCHED: "kernel() does not launch it with these numbers"}
+    whys = {at: Seen(why=seen.why) for at, seen in runs.loops.items()}
+    kept.loops = {at: seen + whys[at] for at, seen in kept.loops.items()}
+    for run in (r for r in runs.ended if r.known not in left_out):
+        kept.add(run, False)
+    ended = [r.finding for r in runs.ended]
+    kept.findings += [f for f in runs.findings if not any(f is e for e in ended)]
+    if kept.findings:
+        return kept.conclusion()
+    sentence = "kernel() launches it with none of the numbers that were tried"
+    return Finding(Kind.UNDECIDED, sentence, coverage=kept.coverage(), loops=kept.loops, unsettled=True)
 
 
 def launched(module: Module, before: Finding, launches: Sequence[LaunchFacts]) -> Finding:
@@ -112,6 +123,15 @@ def launched(module: Module, before: Finding, launches: Sequence[LaunchFacts]) -
     return runs.conclusion()
 
 
+@dataclass(frozen=True)
+class Ended:
+    """A run that could be followed to its end."""
+
+    known: Known  # its numbers
+    finding: Finding
+    times: Mapping[str, list[int]]  # where a loop stands -> its numbers of iterations
+
+
 @dataclass
 class Runs:
     """All runs of one kernel so far."""
@@ -124,9 +144,7 @@ class Runs:
     skipped: dict[str, str] = field(default_factory=dict)
     through: bool = False  # go on after a run that ends in a deadlock
     most: int = MOST_OPS
-    left_out: Sequence[Known] = ()  # runs by these numbers do not count
-    well: list[Known] = field(default_factory=list)  # the numbers of runs that end well
-    wrong: list[Known] = field(default_factory=list)  # and of those with something wrong
+    ended: list["Ended"] = field(default_factory=list)  # runs that could be followed to their end
 
     def __post_init__(self) -> None:
         self.slots = loops.most_slots(self.module)
@@ -139,7 +157,8 @@ class Runs:
             known, chosen = todo.pop()
             unroller = Unroller(self.module, known)
             try:
-                self.ended(unroller, _run(unroller, launch is None or not launch.secret), launch is not None)
+                finding = _run(unroller, launch is None or not launch.secret)
+                self.add(Ended(known, finding, unroller.loops), launch is not None)
             except Choose as e:
                 todo += [(c, chosen + (e.kind == "trips")) for c in reversed(self.choices(e, known, chosen))]
             except TooLong as e:
@@ -170,15 +189,12 @@ class Runs:
             self.loops[e.at] += Seen(why=f"how often it runs follows from {_named(e.term)}")
         return choices
 
-    def ended(self, unroller: Unroller, finding: Finding, launch: bool) -> None:
-        """Take the finding of a run that could be followed."""
-        if unroller.known in self.left_out:
-            self.skipped[NOT_LAUNCHED] = "kernel() does not launch it with these numbers"
-            return
-        (self.wrong if finding.found else self.well).append(unroller.known)
-        self.findings.append(finding)
+    def add(self, run: "Ended", launch: bool) -> None:
+        """Take a run that could be followed to its end; `launch`: by the numbers of a case."""
+        self.ended.append(run)
+        self.findings.append(run.finding)
         for at in self.loops:
-            times = unroller.loops.get(at, [])
+            times = run.times.get(at, [])
             self.loops[at] += Seen(max(times, default=0), sum(times), launched=launch)
 
     def conclusion(self) -> Finding:
@@ -187,7 +203,7 @@ class Runs:
         unknown = [f for f in self._all() if f.kind is Kind.UNDECIDED and not (f.unsettled and self._as_launched)]
         unseen = loops.unseen(self.loops, self.slots)
         first = (bad or unknown or [unseen or self._nothing()])[0]
-        return replace(first, coverage=self._coverage(), loops=self.loops)
+        return replace(first, coverage=self.coverage(), loops=self.loops)
 
     def _all(self) -> list[Finding]:
         return [*([self.before] if self.before else []), *self.findings]
@@ -198,7 +214,7 @@ class Runs:
         followed = any(f.kind is Kind.NONE for f in self.findings)
         return self.before is not None and followed and not self.skipped and not any(f.unsettled for f in self.findings)
 
-    def _coverage(self) -> Coverage:
+    def coverage(self) -> Coverage:
         runs = sum(f.kind is not Kind.UNDECIDED for f in self.findings)
         entered = sum(bool(s.most) for s in self.loops.values())
         iterations = sum(s.iterations for s in self.loops.values())
@@ -209,14 +225,10 @@ class Runs:
         return Coverage(old, before.skipped) + new + entries
 
     def _nothing(self) -> Finding:
-        if self.left_out and not self.findings:
-            return Finding(
-                Kind.UNDECIDED, "kernel() launches it with none of the numbers that were tried", unsettled=True
-            )
-        if not self._coverage().counts["runs"].ran:
+        if not self.coverage().counts["runs"].ran:
             return Finding(Kind.UNDECIDED, "the kernel's own assumptions exclude every run that was tried")
         count = sum(1 for _ in self.module.kernel.walk()) - 1
-        sentence = f"no hang and no mismatch in {self._coverage().said()}; not a proof"
+        sentence = f"no hang and no mismatch in {self.coverage().said()}; not a proof"
         if not self.loops:
             sentence = f"{sentence}; no loop of its {count} operations holds barriers or asynchronous copies"
         return Finding(Kind.NONE, sentence)
