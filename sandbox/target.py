@@ -64,6 +64,11 @@ class Target:
         """Whether its reference is the kernel as it stood, and so no independent one."""
         return any(ORIGINAL in names_of(n) for n in parse(self.contract, str(self.contract_path)).body)
 
+    def with_more(self, lines: str) -> "Target":
+        """Return the target with lines behind its contract."""
+        contract = f"{self.contract}\n{lines}"
+        return Target(self.path, self.source if self.sidecar else contract, self.contract_path, contract)
+
     @property
     def digest(self) -> str:
         """SHA-256 over kernel file and contract: what a judge elsewhere allows."""

@@ -78,8 +78,8 @@ def stages(ctx: Context, built: Built, source: str) -> list[Evidence]:
     seconds = dict(built.seconds)
     first = Evidence("build", None, plain(text), sum(seconds.values()), {"seconds": seconds}, covered)
     contents, in_place = ctx.store.contents, ctx.target.in_place
-    sets = {s: built.described["sets"].get(s, {}) for s in ("CASES", "HELD_OUT")}
-    launcher = Launcher(ctx.builder, source, {f"{s}/{c}": p for s, cases in sets.items() for c, p in cases.items()})
+    cases = {f"{s}/{c}": p for s, of_set in built.described["sets"].items() for c, p in of_set.items()}
+    launcher = Launcher(ctx.builder, source, cases)
     ours = side(contents, contents.manifest(built.bundle), built.replaced, in_place, launcher)
     shipped = next(iter(ctx.baseline().shipped.values())).bundle  # all configurations of the file
     original = side(contents, _with_held_out(ctx, contents.manifest(shipped)), in_place=in_place)

@@ -112,6 +112,10 @@ class Builder:
         """Return what a build of this text by this builder is called."""
         return kernel_key(ttgir, options, self.device.arch, triton_version(self.box.python))
 
+    def keys(self, traced: Traced) -> dict[str, str]:
+        """Return what builds of a trace's kernels are called, by the tracer's own names. Raises KeyError, TypeError."""
+        return {n: self.key(traced["texts"][n], k["options"]) for n, k in traced["kernels"].items()}
+
     def _place(self) -> tuple[Box, ContentStore, Target, Device]:
         return self.box, self.contents, self.target, self.device
 

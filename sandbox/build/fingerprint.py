@@ -75,7 +75,7 @@ def by_case(builder: Builder, source: str, limit: int) -> dict[str, CaseLaunches
 
 
 def _cases(builder: Builder, traced: Traced) -> Iterator[tuple[str, CaseLaunches]]:
-    keys = {n: builder.key(traced["texts"][n], k["options"]) for n, k in traced["kernels"].items()}
+    keys = builder.keys(traced)
     for case, entries in traced["traced"]["CASES"].items():
         failed = next((str(e["error"]["message"]) for e in entries if "error" in e), "")
         whole = [e for e in entries if "plan" in e]
@@ -87,7 +87,7 @@ def _cases(builder: Builder, traced: Traced) -> Iterator[tuple[str, CaseLaunches
 
 
 def _read(builder: Builder, traced: Traced) -> Fingerprint:
-    keys = {n: builder.key(traced["texts"][n], k["options"]) for n, k in traced["kernels"].items()}
+    keys = builder.keys(traced)
     launches = dict[str, tuple[str, ...]]()
     for section, by_case in traced["traced"].items():
         for case, entries in by_case.items():

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pgo_agent.sandbox.bundle.documents import Config, Described, Static, merged
 from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.gate.evidence import Evidence
-from pgo_agent.sandbox.json_codec import JsonObject, Record
+from pgo_agent.sandbox.json_codec import Record
 
 
 @dataclass(frozen=True)
@@ -70,10 +70,7 @@ def joined(contents: ContentStore, first: Built, more: Built) -> Built:
     return replace(
         first,
         bundle=contents.put_bundle(merged(ours, theirs)),
-        described={
-            **first.described,
-            "sets": _known(first) | _known(more),
-        },  # held-out cases are hidden from a first build
+        described=more.described,  # held-out cases are hidden from a first build
         choices=first.choices | more.choices,
         statics=first.statics | more.statics,
         codes=first.codes | more.codes,
@@ -81,7 +78,3 @@ def joined(contents: ContentStore, first: Built, more: Built) -> Built:
         failures=(*first.failures, *more.failures),
         seconds={k: first.seconds.get(k, 0.0) + more.seconds.get(k, 0.0) for k in first.seconds | more.seconds},
     )
-
-
-def _known(built: Built) -> dict[str, dict[str, JsonObject]]:
-    return {name: cases for name, cases in built.described["sets"].items() if cases}

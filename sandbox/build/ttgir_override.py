@@ -140,11 +140,10 @@ def _fixed(answer: Answer, before: Answer) -> Iterator[tuple[str, object, object
 def _header(text: str) -> tuple[str, str]:
     """Name and argument list (types and attributes) of the public function."""
     try:
-        kernel = reader.parse(text).kernel
+        module = reader.parse(text)
     except Unreadable as e:
         raise Refused("rejected", str(e), e.line) from None
-    name = next(w for w in kernel.words if w.startswith("@"))
-    return name, normalize.arguments(kernel)
+    return module.name, normalize.arguments(module.kernel)
 
 
 def _put(part: Traced, theirs: str, text: bytes) -> None:

@@ -16,9 +16,10 @@ from pgo_agent.sandbox.gate.barriers import launches
 from pgo_agent.sandbox.gate.case_variants import Variant, VariantLaunch
 from pgo_agent.sandbox.json_codec import JsonObject
 from pgo_agent.sandbox.target import Target
+from pgo_agent.sandbox.ttgir import reader
 
 CONFIGURATIONS = 8  # of a variant
-KEPT = 64  # answers: a candidate is examined without its held-out cases, and then with them
+KEPT = 16  # answers: a candidate is examined without its held-out cases, and then with them
 _OF_CASE = "InputsFault"  # the tracer's name for inputs() that failed
 
 
@@ -28,7 +29,7 @@ class Launcher:
 
     builder: Builder
     source: str
-    cases: Mapping[str, JsonObject]  # public and held-out case, with its set -> its parameters
+    cases: Mapping[str, JsonObject]  # case, with its set -> its parameters
 
     def launches(self, variants: Sequence[Variant]) -> Mapping[Variant, Sequence[VariantLaunch]]:
         """Return what kernel() launches for each variant; without those that could not be traced.
@@ -59,23 +60,23 @@ def _with(target: Target, section: str, variants: Sequence[Variant]) -> Target:
         f"{str(i)!r}: {{**{section}[{n!r}], **{dict(v.changes)!r}}}"
         for i, (n, v) in enumerate(zip(names, variants, strict=True))
     )
-    contract = f"{target.contract}\n{section} = {{{', '.join(entries)}}}\nWEIGHTS = dict.fromkeys(CASES, 1.0)\n"
-    contract += "def flops(case):\n    return 1\nbytes_moved = flops\n"  # theirs may not be made for such numbers
-    return Target(target.path, target.source if target.sidecar else contract, target.contract_path, contract)
+    lines = f"{section} = {{{', '.join(entries)}}}\nWEIGHTS = dict.fromkeys(CASES, 1.0)\n"
+    lines += "def flops(case):\n    return 1\nbytes_moved = flops\n"  # theirs may not be made for such numbers
+    return target.with_more(lines)
 
 
 def _read(
     builder: Builder, traced: Traced, section: str, variants: Sequence[Variant]
 ) -> Iterator[tuple[Variant, tuple[VariantLaunch, ...]]]:
-    keys = {n: builder.key(traced["texts"][n], k["options"]) for n, k in traced["kernels"].items()}
+    keys, modules = builder.keys(traced), {n: reader.parse(t.decode()) for n, t in traced["texts"].items()}
     for i, entries in traced["traced"][section].items():
         if any(e.get("error", {}).get("type") == _OF_CASE for e in entries):
             continue
         found: dict[str, VariantLaunch] = {}
         for step in (s for e in entries for s in _steps(e) if "kernel" in s):
-            list(launches.values(step["signature"], step["args"]))  # it can be read
-            key = keys[step["kernel"]]
-            launch = VariantLaunch(key, traced["texts"][step["kernel"]].decode(), step)
+            key, module = keys[step["kernel"]], modules[step["kernel"]]
+            launches.settled_by(step, module)  # it can be read
+            launch = VariantLaunch(key, module, step)
             found.setdefault(f"{key} {step['grid']} {step['args']}", launch)
         yield variants[int(i)], tuple(found.values())
 

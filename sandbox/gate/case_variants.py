@@ -11,6 +11,7 @@ from typing import Protocol
 from pgo_agent.sandbox.bundle.documents import StepDocument
 from pgo_agent.sandbox.gate.coverage import HELD_OUT
 from pgo_agent.sandbox.json_codec import JsonObject
+from pgo_agent.sandbox.ttgir.tree import Module
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class VariantLaunch:
     """A launch of a kernel by kernel() for a variant. Equal launches of several configurations are one."""
 
     key: str  # of the kernel
-    text: str  # its TTGIR
+    module: Module  # its TTGIR
     step: StepDocument
 
 
@@ -46,11 +47,11 @@ class Launcher(Protocol):
 
     @property
     def cases(self) -> Mapping[str, JsonObject]:
-        """Public and held-out case, with its set -> its parameters."""
+        """Case, with its set -> its parameters, as a candidate's build says: some may be missing."""
 
     def launches(self, variants: Sequence[Variant]) -> Mapping[Variant, Sequence[VariantLaunch]]:
-        """Return what kernel() launches for each variant, in any configuration, until it returns or raises.
-        All of them are public, or all held out.
+        """Return what kernel() launches for each variant, in any configuration, until it returns or raises: their
+        texts are read, and their steps fit them. The variants are all public, or all held out.
 
         A variant without an entry could not be traced: its inputs cannot be made, or the tracer failed.
         """

@@ -130,3 +130,8 @@ class Module:
     def kernel(self) -> Op:
         """The public function: what a launch runs. `reader.parse` saw to it that there is one."""
         return next(f for f in self.functions if "public" in f.words)
+
+    @property
+    def name(self) -> str:
+        """The kernel's symbol, with its @; empty where the text gives it none."""
+        return next((w for w in self.kernel.words if w.startswith("@")), "")

@@ -38,12 +38,10 @@ class Place:
 def with_cases(subject: Target, cases: Sequence[str], probes: Sequence[Probe]) -> Target:
     """Return the target with these public cases and probes as its cases, which all count alike."""
     kept = f"{{n: CASES[n] for n in {tuple(cases)!r}}}"
-    lines = ["", f"CASES = {{**{kept}, {', '.join(p.text for p in probes)}}}"]
+    lines = [f"CASES = {{**{kept}, {', '.join(p.text for p in probes)}}}"]
     if "WEIGHTS" in {n for node in target.parse(subject.contract, "").body for n in target.names_of(node)}:
         lines.append("WEIGHTS = dict.fromkeys(CASES, 1.0)")
-    more = "\n".join(lines) + "\n"
-    contract = subject.contract + more
-    return Target(subject.path, subject.source if subject.sidecar else contract, subject.contract_path, contract)
+    return subject.with_more("\n".join(lines) + "\n")
 
 
 def with_kernel(subject: Target, source: str) -> Target:

@@ -5,15 +5,15 @@ changes by the same factor wherever the kernel is launched then: a size, a size 
 Held-out cases are asked about only where no public one launches the kernel; nothing of them is said.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import islice
 
 from pgo_agent.sandbox.gate.barriers import launches
 from pgo_agent.sandbox.gate.barriers.terms import Known
 from pgo_agent.sandbox.gate.case_variants import Launcher, Variant
 from pgo_agent.sandbox.gate.evidence import Side
-from pgo_agent.sandbox.ttgir import reader
 from pgo_agent.sandbox.ttgir.tree import Module
 
 CASES = 3  # that are asked about, of those that launch the kernel
@@ -36,7 +36,7 @@ class Kernel:
         for case, plans in self.side.plans.items():
             steps = (s for p in plans for s in p["steps"] if s.get("kernel") == self.key)
             known = (k for s in steps if (k := launches.settled_by(s, self.module)) is not None)
-            if (first := next(known, None)) is not None:
+            if case in self.launcher.cases and (first := next(known, None)) is not None:
                 cases[case] = first
         return {c: k for c, k in cases.items() if not launches.is_secret(c)} or cases
 
@@ -45,12 +45,9 @@ class Kernel:
         numbers. Without variants that cannot be traced."""
         found = self.launcher.launches(variants)
         own = {self.key, self.side.replaced.get("key")}
-        modules = {x.key: self.module if x.key in own else reader.parse(x.text) for ls in found.values() for x in ls}
-        same = {k: m for k, m in modules.items() if _name(m) == _name(self.module)}
-        return {
-            v: [(m, k) for x in ls if (m := same.get(x.key)) and (k := launches.settled_by(x.step, m)) is not None]
-            for v, ls in found.items()
-        }
+        modules = {v: [(self.module if x.key in own else x.module, x.step) for x in ls] for v, ls in found.items()}
+        same = {v: [(m, step) for m, step in ls if m.name == self.module.name] for v, ls in modules.items()}
+        return {v: [(m, k) for m, s in ls if (k := launches.settled_by(s, m)) is not None] for v, ls in same.items()}
 
 
 @dataclass(frozen=True)
@@ -68,38 +65,36 @@ class Followed:
 
 def of_cases(kernel: Kernel) -> dict[str, Followed]:
     """Return case -> what its launch of the kernel follows. Raises what tracing the launcher raises."""
-    cases = dict(list(kernel.launched().items())[:CASES])
-    moved = {v: (c, p) for c in cases for p, n in kernel.launcher.cases[c].items() for v in _moved(c, p, n)}
-    seen = kernel.ways(list(moved))
-    found = {}
-    for case, base in cases.items():
-        parameters = {p: n for p, n in kernel.launcher.cases[case].items() if type(n) is int}
-        own = {p: [(v, seen[v]) for v, at in moved.items() if at == (case, p) and seen.get(v)] for p in parameters}
-        numbers = arguments(base)
-        factors = {
-            a: {p: Fraction(m, n) for p, m in parameters.items() if n and _follows(a, n, m, own[p])}
-            for a, n in numbers.items()
-        }
-        found[case] = Followed(base, factors)
-    return found
+    cases = dict(islice(kernel.launched().items(), CASES))
+    sizes = {c: {p: n for p, n in kernel.launcher.cases[c].items() if type(n) is int} for c in cases}
+    seen = kernel.ways([v for c in cases for v in _moved(c, sizes[c])])
+    of_case = {c: {v: ways for v, ways in seen.items() if v.case == c and ways} for c in cases}
+    return {c: Followed(base, _factors(base, sizes[c], of_case[c])) for c, base in cases.items()}
 
 
-def _moved(case: str, parameter: str, value: object) -> list[Variant]:
-    """Return the case with one parameter doubled, and halved."""
-    if type(value) is not int or value < 2:
-        return []
-    return [Variant(case, ((parameter, n),)) for n in (2 * value, value // 2)]
+def _moved(case: str, sizes: Mapping[str, int]) -> Iterator[Variant]:
+    """Give the case with each parameter doubled, and halved."""
+    for parameter, size in sizes.items():
+        yield from (Variant(case, ((parameter, n),)) for n in (2 * size, size // 2) if size > 1)
 
 
-def _follows(argument: str, base: int, parameter: int, seen: Sequence[tuple[Variant, list[Way]]]) -> bool:
-    """Whether the argument is as many times the parameter as before, in each variant that launches the kernel."""
-    wanted = ((Fraction(base * dict(v.changes).popitem()[1], parameter), ways) for v, ways in seen)
-    return bool(seen) and all(any(arguments(k).get(argument) == n for _, k in ways) for n, ways in wanted)
+def _factors(
+    base: Known, sizes: Mapping[str, int], seen: Mapping[Variant, list[Way]]
+) -> dict[str, dict[str, Fraction]]:
+    """Return argument -> parameter that it follows -> what makes the parameter of the argument. `seen`: the variants
+    that launch the kernel, each with one parameter changed."""
+    tried: dict[str, list[tuple[int, list[Way]]]] = {}
+    for variant, ways in seen.items():
+        ((parameter, value),) = variant.changes
+        tried.setdefault(parameter, []).append((value, ways))
+    factors = {a: {p: Fraction(sizes[p], n) for p in tried if n} for a, n in arguments(base).items()}
+    return {a: {p: f for p, f in of.items() if _follows(a, f, tried[p])} for a, of in factors.items()}
+
+
+def _follows(argument: str, factor: Fraction, tried: Sequence[tuple[int, list[Way]]]) -> bool:
+    """Whether the argument has the value that the parameter's gives it, in each variant that launches the kernel."""
+    return all(any(arguments(k).get(argument, 0) * factor == value for _, k in ways) for value, ways in tried)
 
 
 def arguments(known: Known) -> dict[str, int]:
     return {leaf.name: n for leaf, n in known.items() if leaf.op == "arg"}
-
-
-def _name(module: Module) -> str:
-    return next(w for w in module.kernel.words if w.startswith("@"))

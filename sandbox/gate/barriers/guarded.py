@@ -57,7 +57,7 @@ class _Wrong:
 
     known: Known  # its numbers
     needed: Numbers  # the arguments on which that depends
-    most: dict[str, int]  # those above which all is well -> the largest value that is wrong
+    most: Numbers  # those above which all is well -> the largest value that is wrong
     undecided: Collection[str]  # arguments with whose other values it takes too long
 
 
@@ -70,9 +70,8 @@ def _explored(text: str) -> tuple[Runs, list[_Wrong]]:
     wrong = [r.known for r in explored.ended if r.finding.found]
     found = [_run(module, known) for known in wrong[: MOST_RUNS + 1]]
     known = {(a, run.needed[a]): n for run in found for a, n in run.most.items()}
-    for run in found:
-        run.most.update({a: n for a in run.undecided if (n := known.get((a, run.needed[a]))) is not None})
-    return explored, found
+    looked_up = [{a: known[a, run.needed[a]] for a in run.undecided if (a, run.needed[a]) in known} for run in found]
+    return explored, [replace(run, most={**run.most, **more}) for run, more in zip(found, looked_up, strict=True)]
 
 
 def _run(module: Module, known: Known) -> _Wrong:

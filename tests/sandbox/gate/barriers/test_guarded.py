@@ -17,8 +17,9 @@ ROUNDS = target.read(Path(__file__).parents[3] / "kernels" / "rounds.py")
 LAUNCH = "    _rounds[(1,)](x, y, rows, num_warps=4)\n"
 
 
-def examined(folder: Path, launch: str, case: str = "CASES/large") -> Evidence:
-    """What the stage says of the kernel when kernel() launches it so in one case. It is traced and not compiled."""
+def examined(folder: Path, launch: str, case: str = "CASES/large", told: bool = True) -> Evidence:
+    """What the stage says of the kernel when kernel() launches it so in one case, which its build may tell of. It is
+    traced and not compiled."""
     source = ROUNDS.source.replace(LAUNCH, launch)
     assert source != ROUNDS.source or launch == LAUNCH
     contents = ContentStore(folder)
@@ -27,13 +28,13 @@ def examined(folder: Path, launch: str, case: str = "CASES/large") -> Evidence:
     traced = trace_and_compile.trace(
         builder.box, contents, ROUNDS, builder.device, source, {section: [name]}, 1, untrusted=True
     )
-    names = {n: builder.key(traced["texts"][n], k["options"]) for n, k in traced["kernels"].items()}
+    names = builder.keys(traced)
     files = {names[n]: contents.put(text, "ttgir") for n, text in traced["texts"].items()}
     kernels = {k: {"name": "_rounds", "files": {"ttgir": digest}} for k, digest in files.items()}
     plan = traced["traced"][section][name][0]["plan"]
     for step in (s for s in plan["steps"] if "kernel" in s):
         step["kernel"] = names[step["kernel"]]
-    launcher = Launcher(builder, source, {case: traced["described"]["sets"][section][name]})
+    launcher = Launcher(builder, source, {case: traced["described"]["sets"][section][name]} if told else {})
     manifest: dict[str, object] = {"schema": 1, "kernels": kernels, "plans": {case: {"as written": plan}}}
     ours = Side(contents, manifest, {case: [plan]}, {k: {} for k in kernels}, launcher=launcher)
     return stage.stage(ours, Side(contents, {**manifest, "kernels": {}}, {}, {}))
@@ -61,6 +62,11 @@ def test_numbers_that_no_parameter_gives_stay_a_race(tmp_path: Path) -> None:
     found = examined(tmp_path, LAUNCH.replace("rows,", "len(str(rows)) * 1024,"))
     assert found.verdict is Verdict.RACE, found
     assert not any("kernel() launches" in line for line in found.found["trace"])
+
+
+def test_a_case_that_the_build_of_a_candidate_does_not_tell_of_is_not_asked_about(tmp_path: Path) -> None:
+    found = examined(tmp_path, guarded("rows >= 16", "y.zero_()"), told=False)
+    assert found.verdict is Verdict.RACE, found
 
 
 def test_a_kernel_that_a_held_out_case_alone_launches_is_asked_about_too_and_nothing_of_the_case_is_said(
