@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from pgo_agent.sandbox.errors import UsageFault
+from pgo_agent.sandbox.packages_folder import holds_packages
 from pgo_agent.sandbox.temporary_folders import folder_of_process
 
 NOBODY = 65534
@@ -100,10 +101,11 @@ def _prefixes(python: str) -> tuple[str, ...]:
 
 
 def extra_paths() -> list[Path]:
-    """Return folders that PYTHONPATH adds and that hold torch, triton, numpy or an assembler; never our own
-    checkout."""
+    """Return folders that PYTHONPATH adds and that hold torch, triton, numpy, an assembler, or packages that pip put
+    there; never our own checkout."""
     folders = [Path(p).resolve() for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
-    return [p for p in folders if any((p / n).is_dir() for n in ("torch", "triton", "numpy", "nvidia"))]
+    named = ("torch", "triton", "numpy", "nvidia")
+    return [p for p in folders if any((p / n).is_dir() for n in named) or holds_packages(p)]
 
 
 def _parents(path: Path) -> list[str]:

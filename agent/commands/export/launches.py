@@ -21,6 +21,7 @@ from pgo_agent.agent.kernel_part import Block, blocks, kernel_part, used_by
 from pgo_agent.agent.moves.analysis import merge_kernels
 from pgo_agent.agent.run import target_file
 from pgo_agent.sandbox.errors import UsageFault
+from pgo_agent.sandbox.packages_folder import within
 
 WIDTH = 116
 RUNTIME = "patched_launches.py"
@@ -134,10 +135,7 @@ def _origin(chosen: Chosen, kernel: str) -> origins.Origin:
 
 def _module(path: Path) -> str:
     """Return a file's name as a module, by the packages that it lies in."""
-    if "site-packages" in path.parts:
-        parts = path.parts[path.parts.index("site-packages") + 1 :]
-    else:
-        parts = (*render.package(path), path.name)
+    parts = within(path) or (*render.package(path), path.name)
     return ".".join(Path(*parts).with_suffix("").parts).removesuffix(".__init__")
 
 

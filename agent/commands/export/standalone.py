@@ -15,6 +15,7 @@ from pgo_agent.agent.commands.export.chosen import Chosen
 from pgo_agent.agent.kernel_part import Block, blocks, hidden, used_by
 from pgo_agent.sandbox import parsing
 from pgo_agent.sandbox.errors import UsageFault
+from pgo_agent.sandbox.packages_folder import within
 
 ALLOWED = frozenset({"torch", "triton"}) | sys.stdlib_module_names
 LAUNCHER = "kernel"
@@ -80,13 +81,12 @@ def licences(chosen: Chosen) -> list[str]:
 
 def _short(path: Path) -> str:
     """Return a path without what is of this machine alone."""
-    at = path.parts.index("site-packages") + 1 if "site-packages" in path.parts else len(path.parts) - 1
-    return str(Path(*path.parts[at:]))
+    return str(Path(*(within(path) or path.parts[-1:])))
 
 
 def _licence(path: Path) -> str:
     """Return a sentence on the licence of a file."""
-    if "site-packages" not in path.parts:
+    if not within(path):
         return "Its licence is that of the repository that it is from."
     package, stated = _package(path)
     if not package:
@@ -102,9 +102,10 @@ def licence(chosen: Chosen) -> str:
 
 def _package(path: Path) -> tuple[str, str]:
     """Return the package of an installed file with its version, and the licence that it states; empty for another."""
-    if "site-packages" not in path.parts:
+    below = within(path)
+    if not below:
         return "", ""
-    top = Path(path.parts[path.parts.index("site-packages") + 1]).stem
+    top = Path(below[0]).stem
     for name in importlib.metadata.packages_distributions().get(top, [])[:1]:
         of = importlib.metadata.metadata(name).json
         listed = of.get("classifier", [])

@@ -15,6 +15,7 @@ from pgo_agent.agent.commands.init import command, operators, render, through_mo
 from pgo_agent.agent.commands.init.through_modules import Import
 from pgo_agent.agent.kernel_part import Block, block, blocks, used_by
 from pgo_agent.sandbox import parsing, target
+from pgo_agent.sandbox.packages_folder import packages_folder
 
 DEEP = 16  # imports of imports that are followed
 
@@ -36,7 +37,7 @@ class Modules:
 
     def own(self, file: Path) -> bool:
         """Whether only the user has it."""
-        return file.is_relative_to(self.repository) and "site-packages" not in file.parts
+        return file.is_relative_to(self.repository) and packages_folder(file) is None
 
 
 def needed(path: Path, text: str, names: set[str], modules: Modules, imports: Sequence[str] = ()) -> list[Block]:

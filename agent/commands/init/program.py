@@ -16,12 +16,13 @@ from pgo_agent.sandbox import json_codec
 from pgo_agent.sandbox.bundle import validate
 from pgo_agent.sandbox.errors import BadBundle, UsageFault
 from pgo_agent.sandbox.isolation.box import Box, Ran
+from pgo_agent.sandbox.packages_folder import NAMES, packages_folder, within
 from pgo_agent.sandbox.temporary_folders import temporary_folder
 
 SECONDS = 300.0
 MOST_FILES, MOST_BYTES = 3000, 64 << 20
 _ROOT = (".git", "pyproject.toml", "setup.py", "setup.cfg")
-_SKIPPED = frozenset({"node_modules", "build", "dist", "site-packages", "__pycache__"})
+_SKIPPED = frozenset({"node_modules", "build", "dist", "__pycache__", *NAMES})
 HINT = "for example: pgo-agent init FILE -- python test.py, -- pytest test.py::test_it, or --call 'f(torch.ones(8))'"
 
 
@@ -54,7 +55,7 @@ def watch(box: Box, device: str, program: Program, file: Path, launcher: str) ->
 
     Raises UsageFault when it launches none of them, with what ended it.
     """
-    here, installed = Path.cwd().resolve(), "site-packages" in file.parts
+    here, installed = Path.cwd().resolve(), packages_folder(file.resolve()) is not None
     root = repository(here / "_") if installed else repository(file)
     base = root if here.is_relative_to(root) else here if root.is_relative_to(here) else root
     with temporary_folder("init") as folder:
@@ -116,8 +117,8 @@ def _seen(box: Box, folder: Path, request: Mapping[str, object]) -> tuple[Seen |
 
 def _package(file: Path) -> str:
     """Return the folder of the installed package that a file is part of."""
-    at = file.parts.index("site-packages") + 1
-    return str(Path(*file.parts[: at + 1])) if len(file.parts) > at + 1 else str(file.parent / file.stem)
+    below = within(file)
+    return str(file.parents[len(below) - 2]) if len(below) > 1 else str(file.with_suffix(""))
 
 
 def outside(file: str, base: Path) -> Path | None:
