@@ -5,13 +5,14 @@ BIN := $(VENV)/bin
 TRITON_3_9 := .venv-triton-3.9
 MODEL := .small-model
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
+PYTEST = $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -q
 COMPILE = $(BIN)/python -m compileall -q -j 0
 # On all cores, while pip compiles one file after another. Some files are of another Python's syntax: no failure of ours.
 COMPILE_PACKAGES = echo "compiling packages"; $(COMPILE) -q -x /tests/ $(VENV)/lib || true
 
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: optimize test test-slow field test-triton-3.9 test-model kills lint compiled clean
+.PHONY: optimize test test-long test-slow field test-triton-3.9 test-model kills lint compiled clean
 
 optimize: $(VENV)/product  ## run the main job on the embedded default; ends well whether or not there is something to gain
 	@$(COMPILE) agent sandbox evals
@@ -19,14 +20,17 @@ optimize: $(VENV)/product  ## run the main job on the embedded default; ends wel
 
 # In the order of their folders: sorted by how many tests they have, files of one whole run come last, and a core idles.
 # Types are checked meanwhile, in the time in which tests wait.
-test: compiled build/types/pgo_agent  ## style, types and every test that takes seconds
+test: compiled build/types/pgo_agent  ## style, types and every test but the long ones
 	$(BIN)/ruff check .
 	$(BIN)/mypy & types=$$!; \
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -q -m "not slow and not triton39 and not model"; \
+	$(PYTEST) -m "not long and not slow and not triton39 and not model"; \
 	tests=$$?; wait $$types && exit $$tests
 
+test-long: compiled  ## whole runs, and tests of over five seconds: CI has them after those of `make test`
+	$(PYTEST) -m "long and not slow and not triton39 and not model"
+
 test-slow: compiled field  ## the tests that take longer: compilers on whole kernels, runs that are killed, packages of others
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -q -m "slow and not triton39 and not model"
+	$(PYTEST) -m "slow and not triton39 and not model"
 
 field: $(VENV)/field  ## packages of others, whose kernels `eval field` takes or whose forms `export` writes: hundreds of megabytes
 

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests import shared_builds
+
 ROOT = Path(__file__).parent.parent
 FA_FWD = ROOT / "kernels" / "fa_fwd.py"
 TARGETS = Path(__file__).parent / "kernels"
@@ -18,13 +20,15 @@ settings.register_profile("any time", settings.default, deadline=None)  # other 
 settings.load_profile("any time")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """A shell ignores SIGINT for what it starts in the background, and so would all processes that tests interrupt.
 
     Garbage waits until all tests are collected: what is imported and made for them stays, and collecting takes a sixth.
     This is for pytest alone, not for the processes of tests that import this module: some are runs, and measured.
     """
     gc.disable()
+    if not hasattr(config, "workerinput"):
+        shared_builds.share()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -1,16 +1,26 @@
-"""What tests of one process of pytest have built, for the workspaces of others: as runs that are made at once do it.
+"""What tests have built, for the workspaces of others: as runs that are made at once do it.
 
 For tests that attack something else than building. Builds are found by what they are of (`sandbox/bundle/store.py`).
 """
 
 import atexit
 import contextlib
+import os
 import shutil
 import tempfile
-from functools import cache
 from pathlib import Path
 
 SHARED = ("artefacts", "builds")
+FOLDER = "BUILT_BY_TESTS"  # names the folder, to all workers of pytest
+
+
+def share() -> None:
+    """Make the folder that this process, and the workers that it starts, keep builds in; remove it in the end."""
+    folder = Path(tempfile.mkdtemp(prefix="pgo-built-"))
+    for name in SHARED:
+        (folder / name).mkdir()
+    os.environ[FOLDER] = str(folder)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
 
 
 def lend(workspace: Path) -> Path:
@@ -18,14 +28,5 @@ def lend(workspace: Path) -> Path:
     workspace.mkdir(exist_ok=True)
     for name in SHARED:
         with contextlib.suppress(FileExistsError):
-            (workspace / name).symlink_to(_built() / name)
+            (workspace / name).symlink_to(Path(os.environ[FOLDER], name))
     return workspace
-
-
-@cache
-def _built() -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="pgo-built-"))
-    for name in SHARED:
-        (folder / name).mkdir()
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder

@@ -24,6 +24,8 @@ from tests.agent.command_line import Done, pgo
 from tests.conftest import TARGETS
 from tests.shared_builds import lend
 
+pytestmark = pytest.mark.long  # whole runs of every arm
+
 PLAN = """
 metric = "best"
 targets = ["twin.py", "momentum.py"]

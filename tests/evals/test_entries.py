@@ -57,6 +57,7 @@ def edit(old: str, new: str) -> str:
 # the shipped corpora --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_every_entry_fits_its_target_and_no_two_are_the_same_candidate(tmp_path: Path) -> None:
     targets = {n: entries.place(n, tmp_path) for n in {e.target for e in CORPUS}}
     seen: dict[str, str] = {t.source: n for n, t in targets.items()}

@@ -66,6 +66,7 @@ def test_an_unknown_kernel_is_refused_with_the_names_there_are() -> None:
     assert "liger_rope" in e.value.hint
 
 
+@pytest.mark.long
 def test_a_kernel_comes_from_its_program_to_a_whole_target_and_is_not_made_twice(tmp_path: Path) -> None:
     words = ("eval", "field", "liger_selective_log_softmax", "--no-check", "-o", "out", "--json")
     done = pgo(*words, cwd=tmp_path)

@@ -38,6 +38,7 @@ def judged(chosen: Sequence[Entry]) -> dict[str, Outcome]:
 # the gate itself ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_sample_of_the_corpora_comes_out_as_each_entry_says() -> None:
     found = judged([CORPUS[n] for n in SAMPLE])
     assert [(o.standing, o.stage) for o in found.values()] == [

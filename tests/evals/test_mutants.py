@@ -126,6 +126,7 @@ def test_an_operator_that_there_is_not_is_a_mistake_of_usage(addition: Base) -> 
 # what meets the gate --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_sample_of_mutants_is_caught_and_what_is_known_is_not_judged_again(addition: Base, tmp_path: Path) -> None:
     bad = generate.chosen([addition], None, ("arithmetic", "operand", "statement"), 8, 7)
     kept = Results(tmp_path / "results.jsonl")
@@ -149,6 +150,7 @@ def test_a_lock_that_locks_nothing_is_not_called_right_where_programs_run_one_af
     assert found.summary()["fates"]["caught"] == 1, found.summary()
 
 
+@pytest.mark.long
 def test_bits_tell_a_kernel_of_other_results_from_one_of_the_same(addition: Base, tmp_path: Path) -> None:
     place = entries.place("vector_add", tmp_path, generate.OWN).path
     turned = addition.text.replace("x + y, mask", "y + x, mask")
@@ -223,6 +225,7 @@ def test_a_result_that_was_cut_off_is_judged_anew(addition: Base, tmp_path: Path
     assert not Results(file).known(m)
 
 
+@pytest.mark.long
 def test_every_explanation_is_clear_and_is_of_a_mutant_that_there_is(tmp_path: Path) -> None:
     known = [e for e in outcomes.explained() if e.after]
 

@@ -29,6 +29,8 @@ from tests.agent.command_line import Done, command, pgo, write
 from tests.conftest import ROOT
 from tests.evals.rows import kept_schema, row
 
+pytestmark = pytest.mark.long  # whole runs
+
 TEXT = """
 targets = ["add.py"]
 optimizers = ["embedded"]

@@ -20,6 +20,8 @@ from tests.agent.command_line import Done, command, pgo
 from tests.evals.rows import kept_schema
 from tests.evals.test_ablation import lines, planned
 
+pytestmark = pytest.mark.long  # whole runs, at a time
+
 TWO = ('["none", "all"]', '["none"]'), ("seeds = [1]", "seeds = [1, 2]")
 AT_ONCE = ("--judge", "cpu", "--at-once", "2")
 

@@ -14,6 +14,8 @@ import yaml
 from tests.agent.command_line import ADD, write
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.long  # every kernel that ships, twice
+
 ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text())
 SAID = re.compile(r"\$\{\{\s*([\w.]+)[^}]*\}\}")
 

@@ -96,6 +96,7 @@ def fits(variant: Variant, *args: Any) -> bool:
     return bool(names[part.condition](*args))
 
 
+@pytest.mark.long
 def test_sizes_and_numbers_that_it_was_not_written_for_come_out_right(norm: Compiled, tmp_path: Path) -> None:
     (tmp_path / "norm.py").write_text(NORM)
     text = composed(NORM, norm.variants[0])

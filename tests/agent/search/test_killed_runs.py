@@ -11,6 +11,8 @@ from tests.agent import breaking
 from tests.agent.breaking import Broken, Whole
 from tests.agent.command_line import pgo, write
 
+pytestmark = pytest.mark.long  # whole runs, killed and resumed
+
 SAMPLE = len(breaking.KINDS)  # kills of one run in `make test`
 RUNS = 4  # in which `make test` kills each kind of process at least once
 A_RUN = 20  # kills of one run, when there are many

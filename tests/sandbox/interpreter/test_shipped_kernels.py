@@ -21,7 +21,7 @@ from tests.judges import judge_of
 FOLDER = Path(__file__).parents[3] / "kernels"
 KERNELS = sorted(p.stem for p in FOLDER.glob("[!_]*.py") if not p.stem.endswith(".target"))
 SETS = ("CASES", "SMALL", "HELD_OUT")
-QUICK = ("fa_bwd", "gemm")  # the others take more seconds than a check of each change may
+MARKS = {"gemm": [], "fa_bwd": [pytest.mark.long]}  # the others are slow: they take longer still
 GRID = 48  # points of a launch grid: each costs a build and, on a GPU, a check and a timing of every case
 BUGS = {
     "gemm": {
@@ -78,7 +78,7 @@ def check(name: str, old: str = "", new: str = "") -> Judgement:
     return judge.verdict(Check(source=judge.target.source.replace(old, new) if old else judge.target.source))
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in QUICK else [pytest.mark.slow]) for n in KERNELS])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=MARKS.get(n, [pytest.mark.slow])) for n in KERNELS])
 def test_a_kernel_is_right_on_its_small_cases(name: str) -> None:
     found = check(name)
     assert found.verdict == Verdict.CHECKED, found.reason
@@ -87,7 +87,7 @@ def test_a_kernel_is_right_on_its_small_cases(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "bug"),
     [
-        pytest.param(n, b, marks=[pytest.mark.slow] if i or n not in QUICK else [])
+        pytest.param(n, b, marks=[pytest.mark.slow] if i else MARKS.get(n, [pytest.mark.slow]))
         for n, bugs in BUGS.items()
         for i, b in enumerate(bugs)
     ],

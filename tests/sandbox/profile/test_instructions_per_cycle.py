@@ -30,6 +30,8 @@ from tests.sandbox import tracing
 from tests.sandbox.profile.test_instrumented_build import BUILT, FORWARD, GEMM, SPECIALIZED, placed
 from tests.shared_builds import lend
 
+pytestmark = pytest.mark.long  # disassembles builds of every kind
+
 NEVER_A_RECORDS = ("tensor", "float", "special", "convert", "exchange", "shared")  # kinds of instructions
 MOST_OF_A_RECORD = 11  # instructions between the reads of any empty scope that was seen, and one
 

@@ -24,6 +24,8 @@ from tests.sandbox.profile.test_instrumented_build import GEMM, placed
 from tests.sandbox.profile.test_timeline_decode import Encoder
 from tests.shared_builds import lend
 
+pytestmark = pytest.mark.long  # builds with recorders, several times each
+
 PER_PASS = 8
 
 

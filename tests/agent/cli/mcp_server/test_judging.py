@@ -198,6 +198,7 @@ def test_without_the_token_nothing_is_served(url: str, token: str) -> None:
     assert answer.status_code == 401
 
 
+@pytest.mark.long
 def test_what_was_submitted_is_judged_when_client_and_server_are_killed(tmp_path: Path) -> None:
     root = serving.folder(tmp_path)
 

@@ -18,6 +18,8 @@ from tests.agent.commands.dispatch.test_guards import tensor
 from tests.agent.made_up import answering
 from tests.sandbox import forked_python
 
+pytestmark = pytest.mark.long  # a whole run, and judging around every guard
+
 # what is written ------------------------------------------------------------------------------------------------------
 
 DOUBLE = """import torch

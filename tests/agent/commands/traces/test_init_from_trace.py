@@ -303,6 +303,7 @@ print(sum(k.launches for k in summary.summarize(Path(sys.argv[1])).kernels))
 """
 
 
+@pytest.mark.long
 def test_memory_stays_flat_however_long_the_trace_is(tmp_path: Path) -> None:
     """120 MiB of launches in 96 MiB, of which Python takes most."""
     launches = [e for e in lines() if e["event_type"] == "launch"]
@@ -318,6 +319,7 @@ def test_memory_stays_flat_however_long_the_trace_is(tmp_path: Path) -> None:
     assert int(done.stdout) * len(block) // (20 * len(launches)) == pytest.approx(path.stat().st_size, rel=0.01)
 
 
+@pytest.mark.long
 def test_the_recorded_trace_is_what_tritonparse_writes_now(tmp_path: Path) -> None:
     pytest.importorskip("tritonparse")
     command = [sys.executable, "-m", "tests.agent.commands.traces.record", str(tmp_path)]

@@ -15,6 +15,8 @@ from tests.agent.loopback import completion, serving
 from tests.agent.malformed import MALFORMED
 from tests.agent.proposed import proposed
 
+pytestmark = pytest.mark.long  # a whole run
+
 REPLIES = [whole(reply) for reply, _ in MALFORMED.values()]
 
 
