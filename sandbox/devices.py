@@ -33,6 +33,11 @@ class Device:
     blocks_sm: int = 32  # resident blocks of one SM
     regs_sm: int = 65536  # 32-bit registers of one SM
 
+    def tensor_tflops(self, narrow: bool) -> float:
+        """Return the dense rate of tensor instructions in TFLOP/s; `narrow`: with one-byte operands, of which they
+        multiply twice as many (datasheets of A100, H100 and B200; fp8 from 8.9 on, int8 from 8.0 on)."""
+        return self.fp16_tflops * (2 if narrow else 1)
+
     def rate(self, flops: float, moved: float, ms: float) -> tuple[float, str]:
         """Return what a launch of `ms` reaches: TFLOP/s, or GB/s where moving the bytes takes longer than the
         arithmetic."""

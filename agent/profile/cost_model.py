@@ -93,7 +93,7 @@ def estimate(
     resident = occupancy(static, num_warps, device)
     slots = device.sms * resident.blocks
     tail = blocks / (math.ceil(blocks / slots) * slots)
-    ideal = max(flops / (device.fp16_tflops * 1e12), moved / (device.gbps * 1e9)) * 1e3
+    ideal = max(flops / (device.tensor_tflops(_narrow(static)) * 1e12), moved / (device.gbps * 1e9)) * 1e3
     looped = _looped(static, num_warps, min(resident.blocks, blocks / device.sms), device, flops)
     return max(ideal, looped) / (0.5 + 0.5 * tail)
 
@@ -108,6 +108,11 @@ def _bytes(t: Mapping[str, Any]) -> int:
     return int(math.prod(t["size"]) * ITEMSIZE[t["dtype"]])
 
 
+def _narrow(static: Mapping[str, Any]) -> bool:
+    """Whether all dots of a build multiply fp8, by warpgroups."""
+    return bool(static["sass"].get("QGMMA")) and not (static["sass"].get("HGMMA") or static["sass"].get("HMMA"))
+
+
 def _looped(static: Mapping[str, Any], num_warps: int, blocks_sm: float, device: Device, flops: float) -> float:
     """Milliseconds of the hot loop: the maximum of tensor pipe, issue slots, MUFU and the latency of a block."""
     loop, useful = static["sass"]["loop"], static["loop_flops"]
@@ -115,7 +120,7 @@ def _looped(static: Mapping[str, Any], num_warps: int, blocks_sm: float, device:
         return 0.0
     clock = device.sm_khz * 1e3
     groups = num_warps / 4 if static["sass"].get("HGMMA") or static["sass"].get("QGMMA") else num_warps
-    tensor = loop["tensor_flops"] * groups / (device.fp16_tflops * 1e12 / (device.sms * clock))
+    tensor = loop["tensor_flops"] * groups / (device.tensor_tflops(_narrow(static)) * 1e12 / (device.sms * clock))
     issue, mufu = loop["all"] * num_warps / SCHEDULERS, loop["mufu"] * num_warps * 32 / MUFU_LANES
     latency = tensor + CYCLES_INSTRUCTION * loop["all"] + CYCLES_BARRIER * loop["barriers"]
     latency *= SHALLOW if static["pipeline_depth"] < 3 else 1.0

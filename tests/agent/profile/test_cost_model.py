@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from pgo_agent.agent.profile.cost_model import dominated, estimate, occupancy
 from pgo_agent.sandbox import devices
 
@@ -65,3 +66,13 @@ def test_a_shallow_pipeline_is_estimated_slower() -> None:
 
 def test_no_estimate_is_below_the_devices_peak() -> None:
     assert estimate(build(loop_flops=0), 8, 132, H200, 989.4e9, 0) >= 1.0
+
+
+def test_products_of_fp8_may_take_half_the_time_of_those_of_fp16_but_not_beside_them() -> None:
+    def timed(*instructions: str) -> float:
+        return estimate(
+            build(loop_flops=0, sass={"loop": LOOP} | dict.fromkeys(instructions, 16)), 8, 132, H200, 989.4e9, 0
+        )
+
+    assert timed("QGMMA") == pytest.approx(timed("HGMMA") / 2)
+    assert timed("QGMMA", "HMMA") == timed("HGMMA")
