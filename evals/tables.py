@@ -34,6 +34,7 @@ from pgo_agent.evals.nightly.report import interval
 from pgo_agent.evals.nightly.row import BASES, SHIPPED, TUNED, WINNER, Case, Row
 from pgo_agent.evals.problems import run as problems
 from pgo_agent.evals.runner.folders import RESULTS
+from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.judge.machine import Environment
 from pgo_agent.sandbox.target import COMPILED
 
@@ -55,16 +56,22 @@ def tables() -> str:
 
 def gains() -> str:
     """Return what the winner of each recorded run gained over both baselines: a Markdown table, a line for each run."""
-    lines = ["| kernel | rewrites by | over as shipped | over tuned | each case, over tuned |"]
-    lines.append("|---|---|---:|---:|---:|")
+    lines = ["| kernel | GPU | rewrites by | over as shipped | over tuned | each case, over tuned |"]
+    lines.append("|---|---|---|---:|---:|---:|")
     for row, who in _recorded(_by_run("verdict")):
         cells = ["no candidate was faster", "", ""]
         if row.winner:
             each = [case.ratio(TUNED).mid for case in row.cases.values()]
             means = (row.ratio(SHIPPED).mid, row.ratio(TUNED).mid)
             cells = [*(f"{mean:.3f}x" for mean in means), f"{min(each):.3f}x to {max(each):.3f}x"]
-        lines.append("| " + " | ".join([f"`{row.kernel}`", who, *cells]) + " |")
+        lines.append("| " + " | ".join([f"`{row.kernel}`", _short(row.gpu), who, *cells]) + " |")
     return "\n".join(lines) + "\n"
+
+
+def _short(gpu: str) -> str:
+    """Return a GPU's name as people call it: "H100" of "NVIDIA H100 80GB HBM3"."""
+    device = devices.named(gpu)
+    return device.key.upper() if device else gpu
 
 
 def _recorded(verdicts: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[tuple[Row, str]]:
