@@ -148,7 +148,7 @@ def _table(row: Row, who: str) -> str:
         unit = case.reached(SHIPPED, row.environment).unit
         rates = [_rate(row, case, side) for side in (*BASES, WINNER)]
         ratio = interval(case.ratio(TUNED)) if row.winner else "-"
-        none = {n: "refused" for n in libraries if name in (row.refused or {}).get(n, {})}
+        none = {n: _refusal(why) for n in libraries if (why := (row.refused or {}).get(n, {}).get(name))}
         cells = [*rates, ratio, *(_rate(row, case, n, none.get(n, "-")) for n in libraries)]
         lines.append("| " + " | ".join([f"{name.split('/', 1)[1]} ({unit})", *cells]) + " |")
     won = f"Geometric mean {interval(row.ratio(TUNED))} of tuned."
@@ -156,6 +156,10 @@ def _table(row: Row, who: str) -> str:
     rounds = len(next(iter(row.cases.values())).ms[SHIPPED])
     lines.append(f"\n{total} {_where(row.environment, row.commit)}; {rounds} rounds, 95 % bootstrap intervals.\n")
     return "\n".join(lines)
+
+
+def _refusal(why: str) -> str:
+    return "not installed" if "ModuleNotFoundError" in why else "refused"
 
 
 def _where(environment: Environment, *commits: str) -> str:

@@ -21,6 +21,7 @@ from pgo_agent.agent.profile.findings.timeline import source_line
 from pgo_agent.agent.profile.format import figure, percent, printed
 from pgo_agent.agent.profile.rank_bottlenecks import Ranked, leading, ranked
 from pgo_agent.agent.profile.summary import Summary
+from pgo_agent.sandbox.judge.questions import PEAK_MARGIN
 from pgo_agent.sandbox.profile.kernel_profile import Chain, KernelProfile, Missing, Roofline
 from pgo_agent.sandbox.profile.static_profile import StaticProfile
 from pgo_agent.sandbox.profile.timeline.find_scopes import HOLDING
@@ -31,6 +32,7 @@ LETTERS = 3.5  # of a token: an estimate, for text like this
 STEPS = 3  # of the critical path that the text names
 TRIES = 4
 CLOSE = 0.9  # of the roof
+OVER_THE_ROOF = "More than the peaks allow: caches serve it, or flops() or bytes_moved() say more than is needed."
 KINDS = 4  # of instructions that are named if nothing was timed, tensor instructions first
 
 
@@ -80,7 +82,8 @@ def _bound(case: CaseProfile) -> str:
     r, k = case.roofline, leading(case)
     if isinstance(r, Roofline):
         ms = printed(r.seconds * 1e3)
-        return f"Bound by {r.bound}: {percent(r.reached)} of the roof is reached, with {ms} ms a call ({r.how})."
+        over = f" {OVER_THE_ROOF}" if r.reached > PEAK_MARGIN else ""
+        return f"Bound by {r.bound}: {percent(r.reached)} of the roof is reached, with {ms} ms a call ({r.how}).{over}"
     if k is None:
         return f"Not timed ({r.why}), and torch operators alone: there is no kernel to look at."
     if case.floor:

@@ -278,6 +278,9 @@ class Timeline(Question[Recorded | Problem]):
     do, answer = "timeline", Recorded | Problem
 
 
+PEAK_MARGIN = 1.1  # factor by which a kernel may beat the measured peaks before it is below the floor
+
+
 @dataclass(frozen=True)
 class PeakRates(Record):
     """The best measured rates of a GPU for a case's types."""

@@ -19,6 +19,7 @@ from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.judge.machine import Environment
 
+from tests.conftest import ROOT
 from tests.evals.rows import RECORDED, RESULTS, case, failed, night, row
 
 UNHASHABLE = {"targets": [[]], "optimizers": [[]], "seeds": [1]}
@@ -126,10 +127,12 @@ def test_recorded_runs_are_rows_with_the_ratios_of_the_readme() -> None:
 
 
 def test_no_recorded_time_is_below_the_physical_floor() -> None:
-    device = devices.find("h200")
-    for c in (c for r in load.files(RECORDED).rows for c in r.cases.values()):
-        floor = 1e3 * max(c.flops / (device.fp16_tflops * 1e12), c.bytes / (device.gbps * 1e9))
-        assert min(min(ms) for ms in c.ms.values()) > floor
+    for r in load.files(RECORDED).rows:
+        device, text = devices.named(r.gpu), (ROOT / "kernels" / f"{r.target}.py").read_text()
+        assert device is not None
+        rate = device.tensor_tflops("float8" in text) * 1e12
+        for c in r.cases.values():
+            assert min(min(ms) for ms in c.ms.values()) > 1e3 * max(c.flops / rate, c.bytes / (device.gbps * 1e9))
 
 
 def test_an_ablation_holds_no_rows_and_is_none_of_a_nights_faults() -> None:

@@ -14,6 +14,7 @@ from typing import TypedDict
 from pgo_agent.sandbox.gate.reason import NONE, Reason, of_case, plain, withheld
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.json_codec import JsonObject
+from pgo_agent.sandbox.judge.questions import PEAK_MARGIN
 from pgo_agent.sandbox.judge.timing import bootstrap
 
 REGRESSION = 0.98  # no case may be surely slower than this
@@ -65,10 +66,14 @@ def on_time(
 
 
 def faster_than_hardware(times: Samples, floors: Mapping[str, float], base: str) -> Reason:
-    """Return in which case a candidate is below the physical floor, while the incumbent is not; false: in none."""
+    """Return in which case a candidate is below the physical floor, while the incumbent is surely not; false: in none.
+
+    The floor rests on the work that the target says. An incumbent that is as fast as the measured peaks allow shows
+    that the target says too much (bytes of rows that nobody reads, say), and then the floor proves nothing.
+    """
     for case, sides in times.items():
         best = statistics.median(sides["candidate"])
-        if best < floors[case] <= statistics.median(sides[base]):
+        if best < floors[case] and statistics.median(sides[base]) >= floors[case] * PEAK_MARGIN:
             words = f": {best:.4f} ms is below the physical floor of {floors[case]:.4f} ms"
             return of_case(case, text=case) + plain(words)
     return NONE

@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 from pgo_agent.sandbox.judge import environment
+from pgo_agent.sandbox.judge.questions import PEAK_MARGIN
 
-MARGIN = 1.1  # factor by which a kernel may beat the measured rates
 SIZES, LAUNCHES = (4096, 8192), 10
 COPIED = 1 << 30  # bytes
 
@@ -35,8 +35,8 @@ class Peaks:
 
         `narrow`: as in `best_flops`. The last `l2` bytes may still be in the L2 cache when the clock stops.
         """
-        fastest = self.best_flops(narrow) * MARGIN
-        return 1e3 * max(flops / fastest, max(0.0, moved - l2) / (self.moved * MARGIN))
+        fastest = self.best_flops(narrow) * PEAK_MARGIN
+        return 1e3 * max(flops / fastest, max(0.0, moved - l2) / (self.moved * PEAK_MARGIN))
 
     def best_flops(self, narrow: bool) -> float:
         """Return FLOP/s; for one-byte types (`narrow`) twice as many, as tensor cores do."""

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
-from pgo_agent.sandbox.judge.questions import PeakRates
+from pgo_agent.sandbox.judge.questions import PEAK_MARGIN, PeakRates
 from pgo_agent.sandbox.judge.timing import measured_peaks as measured
 from pgo_agent.sandbox.profile.backend import Workbench
 from pgo_agent.sandbox.profile.kernel_profile import Missing, Roofline
@@ -71,7 +71,7 @@ def test_no_time_at_or_above_the_floor_reaches_more_than_the_roof(
 def test_no_more_is_reached_than_the_judges_physical_floor_allows(flops: float, moved: float, of: PeakRates) -> None:
     """The judge accuses a kernel that is faster than the floor, which grants a margin; with nothing in the L2."""
     judges = measured.Peaks(of.flops, of.moved).floor_ms(flops, moved, False, 0)
-    assert roofline(flops, moved, judges / 1e3, "", of).reached == pytest.approx(measured.MARGIN)
+    assert roofline(flops, moved, judges / 1e3, "", of).reached == pytest.approx(PEAK_MARGIN)
 
 
 def test_work_without_bytes_is_bound_by_arithmetic_and_without_operations_by_memory() -> None:

@@ -66,6 +66,11 @@ def test_a_floor_that_the_incumbent_itself_beats_accuses_nobody() -> None:
     assert timing_verdict.on_time(times, FLOOR, "incumbent", None)[0] == Verdict.ACCEPTED
 
 
+def test_a_floor_that_the_incumbent_nearly_reaches_accuses_nobody_for_the_target_says_too_much_work() -> None:
+    assert timing_verdict.on_time(samples(1.2, 0.001), {"it": 0.95}, "incumbent", None)[0] == Verdict.ACCEPTED
+    assert timing_verdict.on_time(samples(1.2, 0.001), {"it": 0.85}, "incumbent", None)[0] == Verdict.CHEATING
+
+
 def test_a_look_among_several_has_to_be_surer() -> None:
     times = samples(1.01, 0.012)
     once, often = (timing_verdict.on_time(times, FLOOR, "incumbent", None, looks)[2]["speedup"] for looks in (1, 4))
