@@ -31,6 +31,7 @@ from pgo_agent.sandbox.profile.timeline.types import Timeline
 
 Choosing = Callable[[str, Situation], Choice | None]  # of a case
 HOW = "calls of the launcher between recorded ones"
+BY_THE_RUN = "timed by the run"
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Wanted:
     why: str  # this configuration
     untrusted: bool = False  # whether anybody but the embedded moves wrote the source
     together: tuple[str, ...] = ()  # cases that one trace of the source covers; empty: this one
+    call_ms: float | None = None  # of a call, as the run measured it; None: it has not
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ def case_profile(means: Means, w: Wanted, backend: str = "nvidia") -> CaseProfil
         findings[most.build] += _traffic(context, w.case, kernels)
     code = {s.build: _code(context, s, taken[s.build]) for s in subjects if backend == "nvidia"}
     decisions = {build: t.decisions for build, t in taken.items()}
-    return CaseProfile(w.case, w.label, w.why, kernels, findings, code, _roofline(context, w.case, kernels), decisions)
+    return CaseProfile(w.case, w.label, w.why, kernels, findings, code, _roofline(means, w, kernels), decisions)
 
 
 def _of_all(means: Means, w: Wanted, subjects: Sequence[Subject], backend: str) -> dict[str, Taken]:
@@ -150,18 +152,25 @@ def _moved(k: KernelProfile) -> float:
     return 0.0 if isinstance(k.counters, Missing) else (k.counters.dram_bytes or 0.0) * k.launch.count
 
 
-def _roofline(context: GpuPassContext, case: str, kernels: Sequence[KernelProfile]) -> Roofline | Missing:
-    timelines = [k.timeline for k in kernels if isinstance(k.timeline, Timeline)]
-    calls = [ms for t in timelines for ms in t.plain_ms]
-    if not calls:
+def _roofline(means: Means, w: Wanted, kernels: Sequence[KernelProfile]) -> Roofline | Missing:
+    """Return the roofline by the calls that a timeline timed, else by the time that the run measured."""
+    context, asked = means.context, (w.case, means.builder.target.contract)
+    calls = [ms for k in kernels if isinstance(k.timeline, Timeline) for ms in k.timeline.plain_ms]
+    ms, how = (statistics.median(calls), HOW) if calls else (w.call_ms, BY_THE_RUN)
+    if ms is None or not (calls or _at_hand(means) or gpu_passes.peaks.known(context, *asked)):
         return Missing(
             roofline.NAME, next((k.timeline.why for k in kernels if isinstance(k.timeline, Missing)), NO_GPU)
         )
     try:
-        reached: PeakRates | Missing = gpu_passes.peaks(context, case, context.builder.target.contract)
+        reached: PeakRates | Missing = gpu_passes.peaks(context, *asked)
     except NotTaken as e:
         reached = Missing(roofline.NAME, str(e))
-    return roofline.of_case(roofline.work_of(context, case), statistics.median(calls) / 1e3, HOW, reached)
+    return roofline.of_case(roofline.work_of(context, w.case), ms / 1e3, how, reached)
+
+
+def _at_hand(means: Means) -> bool:
+    """Whether a judge answers at once: peaks alone are not worth a way to another machine."""
+    return means.gpu.judge is not None and not means.gpu.judge.elsewhere
 
 
 def _launches(steps: Sequence[Mapping[str, Any]]) -> dict[str, LaunchCount]:

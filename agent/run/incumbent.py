@@ -1,6 +1,7 @@
 """The incumbent, against which candidates are measured: the kernel as shipped, or the last accepted candidate."""
 
 import math
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -140,9 +141,22 @@ def gains(evidence: Mapping[str, Any], over: str = "incumbent") -> dict[str, flo
 
     `over`: another side that was timed beside it; empty if that stage did not time it.
     """
+    return {case: bootstrap.middle(t[over], t["candidate"]) for case, t in _samples(evidence).items() if over in t}
+
+
+def _samples(evidence: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return case -> side -> ms of each round, of the last stage that timed a candidate."""
     samples = evidence.get("samples", {})
-    times = samples.get("time") or samples.get("quick") or {}
-    return {case: bootstrap.middle(t[over], t["candidate"]) for case, t in times.items() if over in t}
+    found: Mapping[str, Any] = samples.get("time") or samples.get("quick") or {}
+    return found
+
+
+def call_times(ctx: Context, which: str) -> dict[str, float]:
+    """Return case -> ms of a call of `shipped`, tuned, or of a candidate; only of cases that this run timed."""
+    if which == SHIPPED:
+        return {c: p.time for c, p in ctx.baseline().tuned.items() if p.how is TimeSource.MEASURED}
+    samples = _samples(ctx.store.evidence(ctx.run.id, which))
+    return {case: statistics.median(t["candidate"]) for case, t in samples.items()}
 
 
 def plans(ctx: Context, which: str) -> dict[str, set[str]]:

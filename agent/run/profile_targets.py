@@ -33,8 +33,9 @@ def wanted(ctx: Context, which: str) -> list[Wanted]:
     """Return what to profile of `shipped` or a candidate: each public case at its best known configuration."""
     builds, untrusted = _builds(ctx, which)
     configs = {c: b.config for c, b in incumbent.best_known(ctx, which).items()}
+    times = incumbent.call_times(ctx, which)
     return [
-        Wanted(text, *builds[case], WHY, untrusted, tuple(cases))
+        Wanted(text, *builds[case], WHY, untrusted, tuple(cases), times.get(case))
         for text, cases in texts(incumbent.python(ctx, which), configs).items()
         for case in cases
     ]
