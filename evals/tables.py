@@ -1,20 +1,18 @@
 """`python -m pgo_agent.evals.tables README.md docs/*.md`: writes their tables anew, and results/candidates.md.
 
-Tables of results are made of recorded evidence alone, that of moves of what each move says of itself. Ratios are taken
-within one session on one GPU; each table names its GPU, versions and commit. A target whose run found no improvement
-says so: its winner column stays empty.
+Tables of results are made of recorded evidence alone, that of moves of what each move says of itself. Those of recorded
+runs are in `recorded_runs.py`.
 """
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from pgo_agent.agent.moves.catalogue import SOURCE_MOVES
-from pgo_agent.agent.run.record.shipped_results import RecordedLine, rows
-from pgo_agent.agent.version import short
+from pgo_agent.agent.run.record.shipped_results import rows
 from pgo_agent.evals.ablation import by_generation
 from pgo_agent.evals.ablation import plan as ablation_plan
 from pgo_agent.evals.ablation import run as ablation
@@ -30,151 +28,16 @@ from pgo_agent.evals.mutants import report
 from pgo_agent.evals.mutants.outcomes import FATES
 from pgo_agent.evals.mutants.results import Results
 from pgo_agent.evals.nightly import load
-from pgo_agent.evals.nightly.report import interval
-from pgo_agent.evals.nightly.row import BASES, SHIPPED, TUNED, WINNER, Case, Row
+from pgo_agent.evals.nightly.row import BASES
 from pgo_agent.evals.problems import run as problems
+from pgo_agent.evals.recorded_runs import TRIED, gains, measured_on, of_commits, tables, tried
 from pgo_agent.evals.runner.folders import RESULTS
-from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.judge.machine import Environment
 from pgo_agent.sandbox.target import COMPILED
 
-TRIED = "candidates.md"  # beside the records
 MUTANTS_CPU, MUTANTS_GPU = "mutants-cpu.jsonl", "mutants-h100.jsonl"
 ABLATIONS = "ablation-model"
 FIELD = FOLDER / "results"
-_HEAD = """Figures are how many times faster
-than its incumbent a candidate ran, in one session: of all cases the geometric mean, then each. A candidate that was
-slower at the quick look was timed no further.
-"""
-
-
-def tables() -> str:
-    """Return a Markdown table for every recorded run, in order of target."""
-    verdicts = _by_run("verdict")
-    return "\n".join(f"{_table(row, who)}{_won(verdicts[row.run])}\n" for row, who in _recorded(verdicts))
-
-
-def gains() -> str:
-    """Return what the winner of each recorded run gained over both baselines: a Markdown table, a line for each run."""
-    lines = ["| kernel | GPU | rewrites by | over as shipped | over tuned | each case, over tuned |"]
-    lines.append("|---|---|---|---:|---:|---:|")
-    for row, who in _recorded(_by_run("verdict")):
-        cells = ["no candidate was faster", "", ""]
-        if row.winner:
-            each = [case.ratio(TUNED).mid for case in row.cases.values()]
-            means = (row.ratio(SHIPPED).mid, row.ratio(TUNED).mid)
-            cells = [*(f"{mean:.3f}x" for mean in means), f"{min(each):.3f}x to {max(each):.3f}x"]
-        lines.append("| " + " | ".join([f"`{row.kernel}`", _short(row.gpu), who, *cells]) + " |")
-    return "\n".join(lines) + "\n"
-
-
-def _short(gpu: str) -> str:
-    """Return a GPU's name as people call it: "H100" of "NVIDIA H100 80GB HBM3"."""
-    device = devices.named(gpu)
-    return device.key.upper() if device else gpu
-
-
-def _recorded(verdicts: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[tuple[Row, str]]:
-    """Return the row of every recorded run, with who proposed its candidates; in order of target. `verdicts`: by
-    run."""
-    runs = [r for r in load.files(sorted(RESULTS.glob("*.jsonl"))).rows if r.run in verdicts]
-    return sorted(((r, by(verdicts[r.run][0])) for r in runs), key=lambda pair: (pair[0].kernel, pair[1]))
-
-
-def _by_run(what: str) -> dict[str, list[RecordedLine]]:
-    """Run -> its lines of one kind, in order."""
-    by_run: dict[str, list[RecordedLine]] = {}
-    for line in rows():
-        if line["what"] == what:
-            by_run.setdefault(line["run"], []).append(line)
-    return by_run
-
-
-def by(row: Mapping[str, Any]) -> str:
-    """Return who proposed the candidates of a row's run."""
-    return " and ".join(["moves", *row.get("models", [])])
-
-
-def _won(verdicts: Sequence[RecordedLine]) -> str:
-    """Who won, among how many."""
-    names = ", then ".join(f"{_named(r)} ({r['speedup']:.3f}x of the incumbent)" for r in _descent(verdicts))
-    file = f"Each with its ratios: `evals/results/{TRIED}`."
-    return f"{len(verdicts)} candidates judged; accepted: {names or 'none'}. {file}\n"
-
-
-def _descent(verdicts: Sequence[RecordedLine]) -> list[RecordedLine]:
-    """Return the candidates that led to a run's winner, each measured against the one before; the winner comes last."""
-    by_id = {v["candidate"]: v for v in verdicts}
-    name, descent = verdicts[0]["winner"], list[RecordedLine]()
-    while name in by_id:
-        descent.append(by_id[name])
-        name = by_id[name]["against"]
-    return descent[::-1]
-
-
-def _named(verdict: RecordedLine) -> str:
-    """Return the name of a move, or the first words of the idea that a model gave."""
-    if verdict.get("author", "embedded").startswith("embedded"):
-        return str(verdict["move"])
-    return f'"{verdict["idea"].partition(":")[0].splitlines()[0]}" by {verdict["author"]}'
-
-
-def tried() -> str:
-    """Return what every candidate of the recorded runs came to: a Markdown table for each target."""
-    runs = {f"{r[0]['target']} by {by(r[0])}, {r[0]['environment']['gpu']}": r for r in _by_run("verdict").values()}
-    head = (
-        "# Every candidate of the recorded runs\n\nWritten by `python -m pgo_agent.evals.tables README.md docs/*.md`. "
-        + _HEAD
-    )
-    return head + "".join(f"\n## {name}\n\n{_verdicts(verdicts)}" for name, verdicts in sorted(runs.items()))
-
-
-def _verdicts(verdicts: Sequence[RecordedLine]) -> str:
-    cases = list(dict.fromkeys(c for r in verdicts for c in r["ratios"]))
-    columns = ["candidate", "made of", "verdict", "stage", "of the incumbent", *(c.split("/", 1)[1] for c in cases)]
-    lines = ["| " + " | ".join(columns) + " |", "|---|---|---|---|" + "---:|" * (len(cases) + 1)]
-    for r in verdicts:
-        ratios = [f"{r['ratios'][c]:.3f}" if c in r["ratios"] else "-" for c in cases]
-        total = f"{r['speedup']:.3f}" if r["speedup"] else "-"
-        lines.append("| " + " | ".join([_named(r), r["on"], r["verdict"], r["stage"], total, *ratios]) + " |")
-    return "\n".join(lines) + "\n"
-
-
-def _table(row: Row, who: str) -> str:
-    libraries = row.libraries
-    columns = [f"`{row.kernel}` by {who}", "as shipped", "tuned", "winner", "winner / tuned", *libraries]
-    lines = ["| " + " | ".join(columns) + " |", "|---|" + "---:|" * (len(columns) - 1)]
-    for name, case in row.cases.items():
-        unit = case.reached(SHIPPED, row.environment).unit
-        rates = [_rate(row, case, side) for side in (*BASES, WINNER)]
-        ratio = interval(case.ratio(TUNED)) if row.winner else "-"
-        none = {n: _refusal(why) for n in libraries if (why := (row.refused or {}).get(n, {}).get(name))}
-        cells = [*rates, ratio, *(_rate(row, case, n, none.get(n, "-")) for n in libraries)]
-        lines.append("| " + " | ".join([f"{name.split('/', 1)[1]} ({unit})", *cells]) + " |")
-    won = f"Geometric mean {interval(row.ratio(TUNED))} of tuned."
-    total = won if row.winner else "No candidate beat the kernel beyond the noise."
-    rounds = len(next(iter(row.cases.values())).ms[SHIPPED])
-    lines.append(f"\n{total} {_where(row.environment, row.commit)}; {rounds} rounds, 95 % bootstrap intervals.\n")
-    return "\n".join(lines)
-
-
-def _refusal(why: str) -> str:
-    return "not installed" if "ModuleNotFoundError" in why else "refused"
-
-
-def _where(environment: Environment, *commits: str) -> str:
-    """Return the machine and the versions that something was measured with."""
-    versions = f"driver {environment.driver}, torch {environment.torch}, triton {environment.triton}"
-    return f"{environment.gpu}, {versions}, {_said(commits)}"
-
-
-def _said(commits: Iterable[str]) -> str:
-    """Return each commit once, in alphabetical order."""
-    return f"commit {', '.join(map(short, sorted(set(commits))))}"
-
-
-def _rate(row: Row, case: Case, side: str, none: str = "-") -> str:
-    return f"{case.reached(side, row.environment).rate:.0f}" if side in case.ms else none
 
 
 def nights() -> str:
@@ -189,7 +52,7 @@ def nights() -> str:
         by_kernel = [", ".join(f"{r.middle('tuned'):.3f}" for r in of_gpu if r.kernel == k) or "-" for k in kernels]
         noise = noise_of(of_gpu)
         lines.append("| " + " | ".join([gpu, *by_kernel, f"{noise['holds']} of {noise['cases']}"]) + " |")
-        machines.append(_where(of_gpu[0].environment, of_gpu[0].commit))
+        machines.append(measured_on(of_gpu[0].environment, of_gpu[0].commit))
     notes = "".join(f" {note}." for note in recorded.notes)
     return "\n".join(lines) + f"\n\n{'; '.join(machines)}.{notes}\n"
 
@@ -214,7 +77,7 @@ def gate() -> str:
     lines.append(
         f"\nUndecided: the clock did not tell, and nothing is recorded as faster.{reached} Refused at: {refused}. "
         f"{counts['per_minute']:.1f} candidates a minute, baselines and builds included ({rates}). Seconds of a stage, "
-        f"in the median: {medians}. {_where(Environment.from_json(counts['environment']), *entries.values())}.\n"
+        f"in the median: {medians}. {measured_on(Environment.from_json(counts['environment']), *entries.values())}.\n"
     )
     return "\n".join(lines)
 
@@ -231,7 +94,11 @@ def mutants(file: str) -> str:
     survived = "".join(f"- `{r['mutant']}`: `{r['after']}`\n" for r in result.survivors)
     commits = [r["commit"] for r, _ in result.mutants]
     measured = [r["environment"] for r, _ in result.mutants if r["measured"]]
-    where = _where(Environment.from_json(measured[0]), *commits) if measured else f"Without a GPU, {_said(commits)}"
+    where = (
+        measured_on(Environment.from_json(measured[0]), *commits)
+        if measured
+        else f"Without a GPU, {of_commits(commits)}"
+    )
     lines.append(f"\nOf {len(counted['bases'])} kernels. {where}. Caught as: {caught}.\n")
     return "\n".join(lines) + (f"\nSurvived:\n\n{survived}" if survived else "")
 
@@ -247,7 +114,7 @@ def field() -> str:
         by_hand = str(o.target.by_hand) if o.target else "-"
         table.append("| " + " | ".join([f"`{o.kernel}`", o.package, by_hand, *field_report.cells(o)]) + " |")
     counted = field_report.line(field_report.summary(made, runs))
-    where = _where(next(iter(runs.values())).environment, *(r.commit for r in runs.values()))
+    where = measured_on(next(iter(runs.values())).environment, *(r.commit for r in runs.values()))
     return "\n".join(table) + f"\n\n{counted[0].upper()}{counted[1:]}. {where}.\n"
 
 
@@ -258,12 +125,12 @@ def field_by_model() -> str:
     table = ["| " + " | ".join(columns) + " |", "|---|---|" + "---:|" * (len(columns) - 3) + "---|"]
     outcomes = [outcome.Outcome(r.kernel, None, r) for r in runs]
     for o in outcomes:
-        gains = [field_report.number(o.over(side), "1" if o.failed else "") for side in BASES]
-        gains.append(field_report.number(o.over(COMPILED)))
+        over = [field_report.number(o.over(side), "1" if o.failed else "") for side in BASES]
+        over.append(field_report.number(o.over(COMPILED)))
         models = ", ".join(o.row.models) if o.row else ""
-        table.append("| " + " | ".join([f"`{o.kernel}`", models, *gains, o.why]) + " |")
+        table.append("| " + " | ".join([f"`{o.kernel}`", models, *over, o.why]) + " |")
     means = ", ".join(f"{outcome.mean(outcomes, b):.3f}x of {b}" for b in BASES)
-    where = _where(runs[0].environment, *(r.commit for r in runs))
+    where = measured_on(runs[0].environment, *(r.commit for r in runs))
     return "\n".join(table) + f"\n\nGeometric mean {means}. {where}.\n"
 
 
@@ -288,7 +155,7 @@ def of_an_ablation(path: Path) -> str:
     results = ablation.Results(path, ablation_plan.of_values(head["plan"], str(path)))
     ended = [row for w in results.plan.runs if (row := results.ended(w))]
     measured = [row["environment"] for row in ended if row["environment"]]
-    where = _where(Environment.from_json(measured[0]), *{str(row["commit"]) for row in ended}) if measured else ""
+    where = measured_on(Environment.from_json(measured[0]), *{str(row["commit"]) for row in ended}) if measured else ""
     return f"{by_generation.markdown(results)}\n`evals/results/{path.name}`. {where}.\n"
 
 
