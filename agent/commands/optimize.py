@@ -28,7 +28,8 @@ from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import SPOOL, STATES, Changes, RunSettings, default_width
 from pgo_agent.agent.run.target_file import locate, unmoved
 from pgo_agent.sandbox import target
-from pgo_agent.sandbox.build.builder import Builder, triton_version
+from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.build.versions import triton_version
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 from pgo_agent.sandbox.isolation import box

@@ -14,8 +14,8 @@ from pgo_agent.agent.exit_codes import FAULTY
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record import history
 from pgo_agent.agent.run.record.candidate import BuildKey, Candidate
-from pgo_agent.sandbox.build.builder import triton_version
 from pgo_agent.sandbox.build.result import Built
+from pgo_agent.sandbox.build.versions import triton_version
 from pgo_agent.sandbox.bundle import elf, plan_id
 from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.errors import BadBundle, EnvironmentFault

@@ -16,7 +16,7 @@ from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record import history
 from pgo_agent.agent.run.record.candidate import NewCandidate
 from pgo_agent.agent.run.record.history import Tried
-from pgo_agent.sandbox.build.builder import triton_version
+from pgo_agent.sandbox.build.versions import triton_version
 from pgo_agent.sandbox.gate.reason import mentions
 from pgo_agent.sandbox.gate.verdict import Verdict
 

@@ -4,22 +4,19 @@ The tracer's answer is untrusted: kernel keys are computed anew from the TTGIR t
 checks before anybody else sees them. A candidate's failure is a value (`Failure`), never an exception.
 """
 
-import hashlib
-import importlib.metadata
 import itertools
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 from pgo_agent.sandbox import json_codec
 from pgo_agent.sandbox.build import shared_buffers, trace_and_compile, ttgir_override
 from pgo_agent.sandbox.build.result import Built, Choice, Failure, nothing
 from pgo_agent.sandbox.build.trace_and_compile import Cases, Traced, TracedError, TracedPlan
+from pgo_agent.sandbox.build.versions import kernel_key, triton_version
 from pgo_agent.sandbox.bundle import decode, plan_id, schema, validate
 from pgo_agent.sandbox.bundle.documents import (
     BuildDocument,
@@ -31,10 +28,10 @@ from pgo_agent.sandbox.bundle.documents import (
     Static,
     StepDocument,
 )
-from pgo_agent.sandbox.bundle.store import ContentStore, canonical, room
+from pgo_agent.sandbox.bundle.store import ContentStore, room
 from pgo_agent.sandbox.compiler import ptxas
 from pgo_agent.sandbox.devices import Device
-from pgo_agent.sandbox.errors import BadBundle, EnvironmentFault, Killed
+from pgo_agent.sandbox.errors import BadBundle, Killed
 from pgo_agent.sandbox.isolation.box import Box
 from pgo_agent.sandbox.target import Target
 from pgo_agent.sandbox.threads import threads
@@ -308,30 +305,6 @@ def _several(entry: TracedPlan, names: Mapping[str, str], builds: Mapping[str, B
     steps = entry["plan"]["steps"] if "plan" in entry else ()
     launched = (builds[names[s["kernel"]]] for s in steps if "kernel" in s)
     return len({b["kernel"]["name"] if "kernel" in b else None for b in launched}) > 1
-
-
-def kernel_key(ttgir: bytes, options: Mapping[str, Any], arch: int, version: str) -> str:
-    """Return the hash of what a build is made of: TTGIR, options, architecture and compiler."""
-    return hashlib.sha256(ttgir + canonical([dict(options), arch, version])).hexdigest()
-
-
-def triton_version(python: str) -> str:
-    return version(python, "triton")
-
-
-@cache
-def version(python: str, package: str) -> str:
-    """Return the version of a package that an interpreter has. Raises EnvironmentFault where it has none."""
-    if python == sys.executable:
-        return importlib.metadata.version(package)
-    code = f"import importlib.metadata as m; print(m.version('{package}'))"
-    try:
-        done = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-    except OSError as e:
-        raise EnvironmentFault(f"{python} cannot be run ({e.strerror})", "give the interpreter's path: --python") from e
-    if done.returncode:
-        raise EnvironmentFault(f"{python} has no {package}", f"install {package} there, or give another --python")
-    return done.stdout.strip()
 
 
 def limits_of(device: Device) -> validate.Limits:

@@ -12,8 +12,8 @@ from typing import cast
 
 from pgo_agent.sandbox import json_codec
 from pgo_agent.sandbox.build import trace_and_compile
-from pgo_agent.sandbox.build.builder import version
 from pgo_agent.sandbox.build.trace_and_compile import TracedError
+from pgo_agent.sandbox.build.versions import version
 from pgo_agent.sandbox.bundle import validate
 from pgo_agent.sandbox.bundle.store import ContentStore, canonical
 from pgo_agent.sandbox.devices import Device

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from pgo_agent.sandbox.build.builder import Builder, triton_version
+from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.build.versions import triton_version
 from pgo_agent.sandbox.bundle.store import ContentStore, canonical
 from pgo_agent.sandbox.json_codec import Record
 from pgo_agent.sandbox.profile.memo import Artefact

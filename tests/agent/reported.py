@@ -21,7 +21,8 @@ from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.agent.search import finish, profile_incumbent, steps
 from pgo_agent.sandbox import devices, json_codec, target
-from pgo_agent.sandbox.build.builder import Builder, triton_version
+from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.build.versions import triton_version
 from pgo_agent.sandbox.bundle.store import PASSES
 from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.evidence import Evidence

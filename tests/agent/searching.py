@@ -17,8 +17,9 @@ from pgo_agent.agent.run.record.candidate import Candidate
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.sandbox import devices, target
-from pgo_agent.sandbox.build.builder import Builder, triton_version
+from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.build.result import Built, Choice
+from pgo_agent.sandbox.build.versions import triton_version
 from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.gate.reason import plain
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from pgo_agent.sandbox import devices, target
-from pgo_agent.sandbox.build.builder import Builder, triton_version
+from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.build.versions import triton_version
 from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.isolation import box

@@ -9,7 +9,8 @@ from pgo_agent.agent.llm import templates
 from pgo_agent.agent.run import judge_choice
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import RunSettings
-from pgo_agent.sandbox.build.builder import Builder, triton_version
+from pgo_agent.sandbox.build.builder import Builder
+from pgo_agent.sandbox.build.versions import triton_version
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.isolation import box

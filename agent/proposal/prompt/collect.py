@@ -27,7 +27,7 @@ from pgo_agent.agent.run import incumbent, steering
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record import shipped_results
 from pgo_agent.agent.run.record.baseline import Baseline
-from pgo_agent.sandbox.build.builder import triton_version
+from pgo_agent.sandbox.build.versions import triton_version
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.json_codec import JsonObject
