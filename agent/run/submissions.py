@@ -31,7 +31,8 @@ def wait(ctx: Context) -> None:
     if not ctx.run.facts.open_to:
         return
     _take_turns(ctx)
-    if _wanted(ctx.store, ctx.run.id) or ctx.out_of_time():
+    if _wanted(ctx.store, ctx.run.id) or ctx.out_of_time() or _closing(ctx):
+        _close(ctx)
         return
     ctx.emit("phase", phase="open", doing=f"waiting for what {ctx.run.facts.open_to} submits")
     last = time.monotonic()
@@ -40,8 +41,19 @@ def wait(ctx: Context) -> None:
             if _others_wait(ctx):
                 raise Yielded
             time.sleep(POLL)
-    for request in user_requests.waiting(ctx.store, ctx.run.id, Kind.CLOSE):
-        steering.taken(ctx, request, "the run ends with its last session")
+    _close(ctx)
+
+
+def _closing(ctx: Context) -> bool:
+    """Whether somebody ended the run: what was submitted is judged yet, and then nothing is waited for."""
+    return bool(user_requests.of(ctx.store, ctx.run.id, Kind.CLOSE))
+
+
+def _close(ctx: Context) -> None:
+    """Record that the run ends, if nothing waits that comes first."""
+    if not user_requests.waiting(ctx.store, ctx.run.id, Kind.SUBMIT):
+        for request in user_requests.waiting(ctx.store, ctx.run.id, Kind.CLOSE):
+            steering.taken(ctx, request, "the run ends with its last session")
 
 
 def _take_turns(ctx: Context) -> None:

@@ -4,6 +4,7 @@ Texts here are read by language models: a tool's docstring is its description. W
 `submissions.py`; answers say what a model may hear, by `answers.py`. Faults become errors that say what to do next.
 """
 
+import math
 import time
 from functools import partial
 from pathlib import Path
@@ -95,7 +96,7 @@ class Tools:
     @told
     async def status(self, job: str, ctx: Context[Any], wait_seconds: float = 0.0) -> answers.Job:
         """Say how far a candidate is. wait_seconds: wait that long (at most 50) for its verdict, with progress."""
-        until = time.monotonic() + min(max(wait_seconds, 0.0), MOST_WAIT)
+        until = time.monotonic() + _seconds(wait_seconds)
         step = 0.0
         while True:
             known: answers.Job = await anyio.to_thread.run_sync(self._status, job)
@@ -189,8 +190,15 @@ class Tools:
         if not call.strip():
             raise UsageFault("there is no call", "give Python statements that call the kernel, or `check`")
         written = (self.root / output).resolve() if output else source.with_name(f"{source.stem}_target.py")
-        if not written.is_relative_to(self.root.resolve()):
+        inside = written.relative_to(root).parts if written.is_relative_to(root := self.root.resolve()) else ()
+        if not inside:
             raise UsageFault(f"{printable.line(output, 100)} lies outside of the folder that is served", "name another")
+        hidden = any(part.startswith(".") for part in inside) or written.is_relative_to(self.store.root.resolve())
+        if hidden or written.suffix != ".py":
+            raise UsageFault(
+                f"{printable.line(output, 100)} is no place for a target",
+                "name a .py file outside of hidden folders and of the workspace",
+            )
         return self.commands.run(["init", str(source), "--call", call, "-o", str(written)], _seconds(wait_seconds))
 
     # ------------------------------------------------------------------------------------------------------------------
@@ -255,7 +263,7 @@ def made(tools: Tools) -> MCPServer[Any]:
 
 
 def _seconds(wait: float) -> float:
-    return min(max(wait, 0.0), MOST_WAIT)
+    return 0.0 if math.isnan(wait) else min(max(wait, 0.0), MOST_WAIT)
 
 
 def _who(ctx: Context[Any]) -> str:

@@ -13,9 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.isolation import lending
 
 POLL = 0.1
+MOST = 4  # commands at a time
 LONGEST = 60_000  # characters of an answer; the middle of a longer one is left out
 WIDTH = "160"  # columns
 
@@ -29,53 +31,76 @@ class Said:
     text: str
 
 
+@dataclass
+class _Running:
+    process: subprocess.Popen[bytes]
+    output: Path
+    said: Said | None = None  # once it has ended: several calls may wait for it
+
+
 class Commands:
     """The commands of one server, by their arguments. They end with it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._lock = folder, threading.Lock()
-        self._running: dict[tuple[str, ...], tuple[subprocess.Popen[bytes], Path]] = {}
+        self._running: dict[tuple[str, ...], _Running] = {}
 
     def run(self, arguments: Sequence[str], seconds: float) -> Said:
-        """Start `pgo-agent ARGUMENTS`, or find it running, and wait so many seconds for its end."""
+        """Start `pgo-agent ARGUMENTS`, or find it running, and wait so many seconds for its end.
+
+        Raises UsageFault for arguments that no process can be given, and where too many commands are at work.
+        """
         key, until = tuple(arguments), time.monotonic() + seconds
         with self._lock:
             if key not in self._running:
                 self._running[key] = self._begun(key)
-            process, output = self._running[key]
-        while process.poll() is None and time.monotonic() < until:
+            running = self._running[key]
+        while running.process.poll() is None and time.monotonic() < until:
             time.sleep(POLL)
-        text = _cut(output.read_text(errors="replace"))
-        if process.returncode is None:
-            begun = f"`pgo-agent {arguments[0]}` is at work: call again with the same arguments\n"
-            return Said("working", None, begun + text)
         with self._lock:
-            self._running.pop(key, None)
-        output.unlink(missing_ok=True)
-        return Said("done", process.returncode, text)
+            return self._said(key, running)
+
+    def _said(self, key: tuple[str, ...], running: _Running) -> Said:
+        if running.said is not None:
+            return running.said
+        text = _cut(running.output.read_text(errors="replace"))
+        if running.process.poll() is None:
+            begun = f"`pgo-agent {key[0]}` is at work: call again with the same arguments\n"
+            return Said("working", None, begun + text)
+        running.said = Said("done", running.process.returncode, _cut(running.output.read_text(errors="replace")))
+        self._running.pop(key, None)
+        running.output.unlink(missing_ok=True)
+        return running.said
 
     def close(self) -> None:
         """End what still runs, as Ctrl-C does."""
         with self._lock:
-            for process, output in self._running.values():
-                process.terminate()
-                process.wait()
-                output.unlink(missing_ok=True)
+            for running in self._running.values():
+                running.process.terminate()
+                running.process.wait()
+                running.output.unlink(missing_ok=True)
             self._running.clear()
 
-    def _begun(self, arguments: Sequence[str]) -> tuple[subprocess.Popen[bytes], Path]:
+    def _begun(self, arguments: Sequence[str]) -> _Running:
+        at_work = sum(r.process.poll() is None for r in self._running.values())
+        if at_work >= MOST:
+            raise UsageFault(f"{at_work} commands are at work already", "read their answers first")
         lent = lending.lend()  # the server has them for all of its commands, and for its worker
         with tempfile.NamedTemporaryFile(prefix="pgo-mcp-", suffix=".txt", delete=False) as output:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "pgo_agent.agent.cli.main", *arguments],
-                cwd=self._folder,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                env=lent.env | {"COLUMNS": WIDTH, "NO_COLOR": "1"},
-                pass_fds=lent.files,
-            )
-        return process, Path(output.name)
+            try:
+                process = subprocess.Popen(
+                    [sys.executable, "-m", "pgo_agent.agent.cli.main", *arguments],
+                    cwd=self._folder,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    env=lent.env | {"COLUMNS": WIDTH, "NO_COLOR": "1"},
+                    pass_fds=lent.files,
+                )
+            except (OSError, ValueError) as e:  # longer than the system allows, or with a zero byte
+                Path(output.name).unlink()
+                raise UsageFault(f"`pgo-agent {arguments[0]}` cannot be started: {e}", "give shorter text") from None
+        return _Running(process, Path(output.name))
 
 
 def _cut(text: str) -> str:

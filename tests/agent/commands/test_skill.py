@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from importlib import resources
@@ -71,7 +72,61 @@ def test_a_claim_about_exactly_the_accepted_text_may_stand(repository: Path) -> 
     assert stopped(repository, {"last_assistant_message": CLAIM}).returncode == 2
 
 
-@pytest.mark.parametrize("words", [NO_CLAIM, DENIED])
+CLAIMS = (
+    "It takes half the time.", "It dropped from 2.0 ms to 1.0 ms.", "I sped it up.", "A 1.5-fold gain.",
+    "Twice as fast.", "This improves throughput by 25 %.", "The runtime fell by 30%.", "Performance doubled.",
+    "It is not slower; it is 2x faster.", "Not only correct but 2x faster.", "No regressions and 2x faster.",
+    "It is 12% faster.",
+)  # fmt: skip
+NONE = (
+    "I use a grid of 2 x 4 blocks.",
+    "It is not faster.",
+    "It may be 2x faster, but it was not timed.",
+    "Fixed the time zone.",
+)
+
+
+@pytest.mark.parametrize("words", CLAIMS)
+def test_a_claim_is_one_in_whatever_words(repository: Path, words: str) -> None:
+    assert stopped(repository, {"last_assistant_message": words}).returncode == 2
+
+
+@pytest.mark.parametrize("how", ["committed", "staged, nothing committed", "no git", "ignored", "another alphabet"])
+def test_a_kernel_of_today_is_found_wherever_it_is(repository: Path, how: str) -> None:
+    git = ["git", "-C", str(repository)]
+    if how == "committed":
+        subprocess.run([*git, "commit", "-qam", "b"], check=True)
+    elif how == "ignored":
+        (repository / ".gitignore").write_text("add.py\n")
+        subprocess.run([*git, "rm", "-q", "--cached", "add.py"], check=True)
+    elif how == "another alphabet":
+        subprocess.run([*git, "checkout", "-q", "add.py"], check=True)
+        (repository / "add.py").rename(repository / "k\u00e9rnel.py")
+        subprocess.run([*git, "add", "-A"], check=True)
+    else:
+        shutil.rmtree(repository / ".git")
+        if how != "no git":
+            subprocess.run("git init -q && git add .", shell=True, cwd=repository, check=True)
+    assert stopped(repository, {"last_assistant_message": CLAIM}).returncode == 2
+
+
+def test_what_git_brought_and_nobody_changed_for_a_day_needs_no_verdict(repository: Path) -> None:
+    dated = os.environ | {"GIT_COMMITTER_DATE": "2026-01-01T00:00:00"}
+    subprocess.run(["git", "-C", str(repository), "commit", "-qam", "b"], check=True, env=dated)
+    assert stopped(repository, {"last_assistant_message": CLAIM}).returncode == 0
+
+
+def test_what_cannot_be_found_out_lets_nobody_stop(repository: Path) -> None:
+    gone = stopped(repository, {"last_assistant_message": CLAIM, "cwd": str(repository / "gone")})
+    assert gone.returncode == 2 and "cannot be asked for" in gone.stderr
+    given = json.dumps({"cwd": str(repository), "last_assistant_message": CLAIM})
+    bare = subprocess.run(
+        [sys.executable, str(HOOK)], input=given, capture_output=True, text=True, env={"PATH": "/usr/bin:/bin"}
+    )
+    assert bare.returncode == 2 and "pgo-agent" in bare.stderr
+
+
+@pytest.mark.parametrize("words", [NO_CLAIM, DENIED, *NONE])
 def test_who_claims_nothing_may_stop(repository: Path, words: str) -> None:
     assert stopped(repository, {"last_assistant_message": words}).returncode == 0
 
