@@ -3,8 +3,8 @@
 #
 # By variables: FILES, patterns of paths, one a line. AGAINST, as the command takes it: git:REV, or a file. PGO_AGENT,
 # the command. MARKDOWN, the file that gets all comments. OPTIONS, one a line, for every check. A file that the base does
-# not have is new, and is judged alone. All files are looked at; the exit code is 1 if any of them fails with 1, else the
-# highest of theirs.
+# not have is new, and is judged alone; one that only the base has is named as deleted. All files are looked at; the exit
+# code is 1 if any of them fails with 1, else the highest of theirs.
 set -u
 : "${FILES:?names no file}" "${AGAINST:?names no base}" "${PGO_AGENT:=pgo-agent}" "${MARKDOWN:=kernels.md}"
 work=$(mktemp -d) && : >"$MARKDOWN" || exit 3
@@ -17,6 +17,24 @@ is_new() { # whether the base is a revision that is there, and has no such file
     top=$(git -C "$(dirname -- "$1")" rev-parse --show-prefix) || return 1
     git -C "$(dirname -- "$1")" rev-parse --verify --quiet --end-of-options "$revision^{commit}" >"$work/commit" || return 1
     ! git -C "$(dirname -- "$1")" cat-file -e "$(cat "$work/commit"):$top$(basename -- "$1")" 2>/dev/null
+}
+
+name_deleted() { # what a revision has under one of the patterns, and nobody has now
+    revision=${AGAINST#git:}
+    [ "$revision" != "$AGAINST" ] || return 0
+    set -f
+    for name in $(git -c core.quotepath=off ls-tree -r --name-only "$revision" 2>/dev/null); do
+        for pattern in $FILES; do
+            [ ! -e "$name" ] && [ "$(dirname -- "$name")" = "$(dirname -- "$pattern")" ] || continue
+            case $name in $pattern)
+                found=1
+                echo "== $name: deleted"
+                printf '### `%s`: deleted\n\n' "$name" >>"$MARKDOWN"
+                break ;;
+            esac
+        done
+    done
+    set +f
 }
 
 judge() { # one file; its comment becomes $work/comment
@@ -47,6 +65,7 @@ for file in $FILES; do
     [ ! -f "$work/comment" ] || { cat "$work/comment" && echo; } >>"$MARKDOWN"
     if [ "$code" -eq 1 ] || { [ "$worst" -ne 1 ] && [ "$code" -gt "$worst" ]; }; then worst=$code; fi
 done
+name_deleted
 if [ "$found" -eq 0 ]; then
     echo "error: no file is called as one of: $FILES" >&2
     exit 2

@@ -55,8 +55,8 @@ def schema(
     name: Annotated[
         str,
         typer.Argument(
-            help="events (a line of optimize, check, resume), runs, show, verdict, dry-run, doctor, profile, recording "
-            "(a line), eval-gate, eval-compare."
+            help="events (a line of optimize, check, resume), runs, show, verdict, dry-run, doctor, profile, prove, "
+            "recording (a line), eval-gate, eval-compare, eval-mutants, eval-ablation, eval-nightly, eval-field."
         ),
     ] = "events",
 ) -> None:

@@ -201,10 +201,14 @@ def submitted(ctx: Context, generation: int) -> list[NewCandidate]:
     return [NewCandidate.of(_proposal(b), b.get("author") or AUTHOR, str(b["parent"])) for b in bodies]
 
 
+def _no_reason(body: user_requests.Body, of: str) -> str:
+    return f"no reason was given; edited from {of}" if body.get("author") else f"a person's own, edited from {of}"
+
+
 def _proposal(body: user_requests.Body) -> Proposal:
     of = str(body["of"])[:8]
     move = body.get("move") or f"{MOVE} of {of}"
-    return Proposal(body["source"], body["kind"], move, body.get("note") or f"a person's own, edited from {of}")
+    return Proposal(body["source"], body["kind"], move, body.get("note") or _no_reason(body, of))
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -31,11 +31,15 @@ def _lines(estimate: Estimate) -> Iterator[str]:
         value = getattr(estimate.middle, name)
         if not value or (name not in ("tokens", "money") and not estimate.runs):
             continue
-        around = f" ({value * estimate.low:.0f} to {value * estimate.high:.0f})" if name in TIMES else ""
+        spread = name in TIMES and estimate.runs > 1
+        around = f" ({value * estimate.low:.0f} to {value * estimate.high:.0f})" if spread else ""
         yield f"about {_figure(value)} {unit}{around}"
+    if estimate.middle.tokens and estimate.middle.money is None:
+        yield "no price of these tokens is known, so no money is told (docs/models.md, Budgets)"
     if estimate.runs:
         which = "this target" if estimate.same else "other targets"
-        yield f"by {estimate.runs} former run{'s' if estimate.runs > 1 else ''} of {which}: an estimate"
+        runs = "1 former run" if estimate.runs == 1 else f"{estimate.runs} former runs"
+        yield f"by {runs} of {which}: an estimate; builds that are kept take less"
 
 
 def compared(expected: Cost, took: Cost) -> str:

@@ -94,6 +94,15 @@ def test_a_pull_request_that_changes_no_kernel_passes(repository: Path) -> None:
     assert done.summary.count(": the same code\n") == 2
 
 
+def test_a_kernel_that_is_gone_is_named(repository: Path) -> None:
+    (repository / "my kernels" / "other.py").unlink()
+    try:
+        done = acted(repository, files="my kernels/o*.py", against="git:main", python=sys.executable)
+    finally:
+        git(repository, "checkout", "-q", "--", ".")
+    assert (done.code, done.summary.strip()) == (0, "### `my kernels/other.py`: deleted"), done.said
+
+
 def test_patterns_that_fit_nothing_and_a_base_that_is_not_there_fail(repository: Path) -> None:
     done = acted(repository, files="nothing/*.py", against="git:main", python=sys.executable)
     assert done.code == 2 and "no file is called as one of" in done.said
