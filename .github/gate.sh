@@ -11,19 +11,22 @@ work=$(mktemp -d) && : >"$MARKDOWN" || exit 3
 trap 'rm -rf "$work"' EXIT
 worst=0 found=0
 
-is_new() { # whether the base is a revision that is there, and has no such file
+base() { # the commit of the base, by a folder of the repository; fails where the base is a file, or is not there
     revision=${AGAINST#git:}
     [ "$revision" != "$AGAINST" ] || return 1
-    top=$(git -C "$(dirname -- "$1")" rev-parse --show-prefix) || return 1
-    git -C "$(dirname -- "$1")" rev-parse --verify --quiet --end-of-options "$revision^{commit}" >"$work/commit" || return 1
-    ! git -C "$(dirname -- "$1")" cat-file -e "$(cat "$work/commit"):$top$(basename -- "$1")" 2>/dev/null
+    git -C "$1" rev-parse --verify --quiet --end-of-options "$revision^{commit}"
+}
+
+is_new() { # whether the base is a revision that is there, and has no such file
+    folder=$(dirname -- "$1")
+    top=$(git -C "$folder" rev-parse --show-prefix) && commit=$(base "$folder") || return 1
+    ! git -C "$folder" cat-file -e "$commit:$top$(basename -- "$1")" 2>/dev/null
 }
 
 name_deleted() { # what a revision has under one of the patterns, and nobody has now
-    revision=${AGAINST#git:}
-    [ "$revision" != "$AGAINST" ] || return 0
+    commit=$(base .) || return 0
     set -f
-    for name in $(git -c core.quotepath=off ls-tree -r --name-only "$revision" 2>/dev/null); do
+    for name in $(git -c core.quotepath=off ls-tree -r --name-only "$commit"); do
         for pattern in $FILES; do
             [ ! -e "$name" ] && [ "$(dirname -- "$name")" = "$(dirname -- "$pattern")" ] || continue
             case $name in $pattern)

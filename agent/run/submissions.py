@@ -31,9 +31,13 @@ def wait(ctx: Context) -> None:
     if not ctx.run.facts.open_to:
         return
     _take_turns(ctx)
-    if _wanted(ctx.store, ctx.run.id) or ctx.out_of_time() or _closing(ctx):
-        _close(ctx)
-        return
+    if not (_wanted(ctx.store, ctx.run.id) or ctx.out_of_time() or _closing(ctx)):
+        _idle(ctx)
+    _close(ctx)
+
+
+def _idle(ctx: Context) -> None:
+    """Wait until something is asked. Raises Yielded."""
     ctx.emit("phase", phase="open", doing=f"waiting for what {ctx.run.facts.open_to} submits")
     last = time.monotonic()
     with ctx.unbooked():
@@ -41,7 +45,6 @@ def wait(ctx: Context) -> None:
             if _others_wait(ctx):
                 raise Yielded
             time.sleep(POLL)
-    _close(ctx)
 
 
 def _closing(ctx: Context) -> bool:

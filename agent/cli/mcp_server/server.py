@@ -190,11 +190,11 @@ class Tools:
         if not call.strip():
             raise UsageFault("there is no call", "give Python statements that call the kernel, or `check`")
         written = (self.root / output).resolve() if output else source.with_name(f"{source.stem}_target.py")
-        inside = written.relative_to(root).parts if written.is_relative_to(root := self.root.resolve()) else ()
-        if not inside:
+        root = self.root.resolve()
+        if not written.is_relative_to(root):
             raise UsageFault(f"{printable.line(output, 100)} lies outside of the folder that is served", "name another")
-        hidden = any(part.startswith(".") for part in inside) or written.is_relative_to(self.store.root.resolve())
-        if hidden or written.suffix != ".py":
+        hidden = any(part.startswith(".") for part in written.relative_to(root).parts)
+        if hidden or written.is_relative_to(self.store.root.resolve()) or written.suffix != ".py":
             raise UsageFault(
                 f"{printable.line(output, 100)} is no place for a target",
                 "name a .py file outside of hidden folders and of the workspace",

@@ -63,11 +63,12 @@ class Commands:
     def _said(self, key: tuple[str, ...], running: _Running) -> Said:
         if running.said is not None:
             return running.said
+        code = running.process.poll()  # before its output is read: of what has ended, that is whole
         text = _cut(running.output.read_text(errors="replace"))
-        if running.process.poll() is None:
+        if code is None:
             begun = f"`pgo-agent {key[0]}` is at work: call again with the same arguments\n"
             return Said("working", None, begun + text)
-        running.said = Said("done", running.process.returncode, _cut(running.output.read_text(errors="replace")))
+        running.said = Said("done", code, text)
         self._running.pop(key, None)
         running.output.unlink(missing_ok=True)
         return running.said

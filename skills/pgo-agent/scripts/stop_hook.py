@@ -29,7 +29,9 @@ CLAIM = re.compile(
     re.I | re.X,
 )
 # What denies a claim stands in its own clause, but that nothing was measured may stand anywhere in the sentence.
-DENIED = re.compile(r"\b(?:not|nothing|no|isn't|never)\b(?! only| just)[^.\n]{0,40}", re.I)
+DENIED = re.compile(
+    r"\b(?:not|nothing|no|isn't|never)\b(?! only| just)[^.\n]{0,40}\b(?:measured|timed|faster|accepted|speed-?up)", re.I
+)
 UNMEASURED = re.compile(
     r"\b(?:not|nothing|isn't|wasn't|never)\b(?! only| just)[^.,;\n]{0,30}\b(?:measured|timed|judged)", re.I
 )

@@ -76,7 +76,7 @@ CLAIMS = (
     "It takes half the time.", "It dropped from 2.0 ms to 1.0 ms.", "I sped it up.", "A 1.5-fold gain.",
     "Twice as fast.", "This improves throughput by 25 %.", "The runtime fell by 30%.", "Performance doubled.",
     "It is not slower; it is 2x faster.", "Not only correct but 2x faster.", "No regressions and 2x faster.",
-    "It is 12% faster.",
+    "It is 12% faster.", "It is 2x faster with no extra memory.", "2x faster, never mind the rest.",
 )  # fmt: skip
 NONE = (
     "I use a grid of 2 x 4 blocks.",
