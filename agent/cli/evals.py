@@ -142,8 +142,8 @@ def eval_ablation(
         written = run.Results(results, read(plan))
         if estimate:
             raise typer.Exit(report.estimated(written.plan, json_lines))
-        run.alone(written, at_once, slurm)
-    _run_plan(run, report, written, asked, store, json_lines, at_once, slurm)
+        shared = run.shared(written, slurm)
+    _run_plan(run, report, written, asked, store, json_lines, at_once, slurm, shared)
 
 
 @evals.command("nightly", epilog=NIGHTLY_EPILOG)
@@ -180,8 +180,9 @@ def _run_plan(
     json_lines: bool,
     at_once: int,
     slurm: str | None = None,
+    shared: bool = False,
 ) -> None:
-    """Make the runs of a plan. `running` and `report` are the modules of its evaluation.
+    """Make the runs of a plan. `running` and `report` are the modules of its evaluation. `shared`: in one workspace.
 
     When every run has its result already, the results are shown on any machine.
     """
@@ -197,7 +198,7 @@ def _run_plan(
         if slurm and results.missing:
             code = jobs.run(at_once, how, results, opened, emit)
         elif at_once > 1 and len(results.missing) > 1:
-            code = parallel.run(at_once, results, opened, emit, json_lines)
+            code = parallel.run(at_once, results, opened, emit, json_lines, shared)
         else:
             code = running.run(results, asked, opened, emit)
         return int(report.finish(results, json_lines, code))

@@ -78,7 +78,7 @@ def summary(results: Results) -> dict[str, Any]:
         "apart": apart(plan, scores, commits),
         "truncated": sum(bool(line["truncated"]) for line in ended),
         "missing": len(results.missing),
-        "waiting": [w.as_json() for w in results.waiting],
+        "waiting": [w.as_json() for w in results.waits()],
         **controlled,
     }
 
@@ -113,7 +113,7 @@ def show(results: Results) -> None:
         out.print(f"{counted['truncated']} runs were ended by their minutes and are left out")
     if counted["apart"]:
         out.print(f"{counted['apart']} pairs are left out: their runs are of two commits of pgo-agent")
-    waiting.show(results.waiting, out)
+    waiting.show(results.waits(), out)
     if counted["missing"]:
         out.print(f"{counted['missing']} runs have no result yet: the same command goes on")
     out.print(f"every run: {results.file}", markup=False, soft_wrap=True)

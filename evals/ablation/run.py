@@ -8,6 +8,7 @@ import math
 from dataclasses import dataclass, replace
 
 from pgo_agent.agent.exit_codes import Exit
+from pgo_agent.agent.llm import models
 from pgo_agent.agent.run import judge_choice
 from pgo_agent.agent.run.events import Emit
 from pgo_agent.agent.run.record.run import Run
@@ -15,10 +16,12 @@ from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.evals.ablation import outcome
 from pgo_agent.evals.ablation.outcome import Generation
-from pgo_agent.evals.ablation.plan import LENDER, AblationPlan, AblationRun, Insight
+from pgo_agent.evals.ablation.plan import LENDER, RELAY, AblationPlan, AblationRun, Insight
 from pgo_agent.evals.ablation.scores import score
 from pgo_agent.evals.runner import results as planned
 from pgo_agent.evals.runner import run as running
+from pgo_agent.evals.runner import waiting
+from pgo_agent.evals.runner.waiting import Waits
 from pgo_agent.sandbox import json_codec
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.json_codec import JsonObject
@@ -76,6 +79,14 @@ class Results(planned.Results[AblationRun]):
         lines = (self.ended(planned) or {}).get("generations", [])
         return [Generation.from_json(g) for g in json_codec.from_json(list[JsonObject], lines)]
 
+    def waits(self) -> list[Waits]:
+        """Return what runs wait for. What other processes were told of a model is found in the folders of questions."""
+        known = {w.run for w in self.waiting}
+        relayed = [w for w in self.missing if w.arm.model.startswith(RELAY)]
+        folders = {self.begun(w): models.path(self.plan.model_of(w)) for w in relayed}
+        asked = [waiting.asked(run, folder) for run, folder in folders.items() if run and run not in known]
+        return [*self.waiting, *(w for w in asked if w.files)]
+
     def commits(self) -> dict[AblationRun, str]:
         """Return which pgo-agent made each run that ended."""
         return {w: str(line.get("commit", "")) for w in self.plan.runs if (line := self.ended(w))}
@@ -92,11 +103,14 @@ def check(results: Results, settings: RunSettings) -> None:
     results.lines  # noqa: B018 (it is read, and refused, here)
 
 
-def alone(results: Results, at_once: int, slurm: str | None) -> None:
-    """Raise UsageFault where several processes are to make runs that share a baseline: it stands in one workspace."""
-    if (at_once > 1 or slurm) and any(w.controlled for w in results.plan.runs):
-        problem = "runs with a model share the baselines of one workspace, and several processes have one each"
-        raise UsageFault(problem, "leave out --at-once and --slurm; a judge elsewhere takes all runs side by side")
+def shared(results: Results, slurm: str | None) -> bool:
+    """Return whether the runs share a baseline, and so a workspace. Raises UsageFault for those as jobs of Slurm."""
+    if not any(w.controlled for w in results.plan.runs):
+        return False
+    if slurm:
+        problem = "runs with a model share the baselines of one workspace, and jobs of Slurm have one each"
+        raise UsageFault(problem, "leave out --slurm; --at-once makes runs side by side on one machine")
+    return True
 
 
 def run(results: Results, settings: RunSettings, store: Store, emit: Emit) -> Exit:

@@ -2,6 +2,7 @@
 
 Much of a run waits for compilers, or for a GPU that another has. The workspaces lie in the one that was named, and keep
 what they build there, so that it is there for all; which process makes which run is settled by the file of results.
+Runs that take something over from each other, such as a baseline, share the one that was named.
 """
 
 import json
@@ -17,6 +18,7 @@ from typing import IO, Any
 
 from pgo_agent.agent.exit_codes import Exit
 from pgo_agent.agent.run.events import Emit, Event, Phase
+from pgo_agent.agent.run.record.database import SHARED
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.evals.runner.results import Results
 from pgo_agent.sandbox.isolation import lending
@@ -26,19 +28,21 @@ LAST = ("ablation.completed", "nightly.completed")  # events about all runs: thi
 Process = subprocess.Popen[str]
 
 
-def run(count: int, results: Results[Any], store: Store, emit: Emit, json_lines: bool) -> Exit:
+def run(count: int, results: Results[Any], store: Store, emit: Emit, json_lines: bool, shared: bool = False) -> Exit:
     """Make every run that has no result yet, by at most `count` processes. Gives DONE, or why a run has none.
 
-    What they print is passed on as it comes: events with their workspace, or lines behind its name. What a process
-    leaves that is killed, the others make. Raises EnvironmentFault where a run is active in the workspace.
+    `shared`: their workspace is this one. What they print is passed on as it comes: events with their workspace, or
+    lines behind the name of the process. What a process leaves that is killed, the others make. Raises EnvironmentFault
+    where a run is active in the workspace.
     """
     names = [str(n + 1) for n in range(min(count, len(results.missing)))]
+    places = [store.root if shared else _workspace(store, n) for n in names]
     emit(Event(Phase("runs", doing=f"{len(names)} processes make the runs of {results.file}")))
     with (
-        store.active(f"of {len(names)} processes at once"),
-        _processes([_workspace(store, n) for n in names], json_lines) as processes,
+        store.active(f"of {len(names)} processes at once", shared),
+        _processes(places, json_lines, shared) as processes,
     ):
-        codes = _heard(dict(zip(names, processes, strict=True)), _telling(emit, json_lines))
+        codes = _heard(dict(zip(names, processes, strict=True)), _telling(emit, json_lines, shared))
     results.read_again()
     if not results.missing:
         return Exit.DONE
@@ -52,12 +56,12 @@ def _workspace(store: Store, name: str) -> Path:
 
 
 @contextmanager
-def _processes(workspaces: Sequence[Path], json_lines: bool) -> Iterator[list[Process]]:
+def _processes(workspaces: Sequence[Path], json_lines: bool, shared: bool) -> Iterator[list[Process]]:
     """Start a process for each workspace. What still runs at the end of the block is interrupted, as by Ctrl-C."""
     running: list[Process] = []
     try:
         for place in workspaces:
-            running.append(_begun(place, json_lines))
+            running.append(_begun(place, json_lines, shared))
         yield running
     finally:
         for process in running:
@@ -66,12 +70,12 @@ def _processes(workspaces: Sequence[Path], json_lines: bool) -> Iterator[list[Pr
             process.wait()
 
 
-def _begun(workspace: Path, json_lines: bool) -> Process:
-    """Start this command in another workspace. Ctrl-C does not reach it; the end of this process does."""
+def _begun(workspace: Path, json_lines: bool, shared: bool) -> Process:
+    """Start this command in a workspace. Ctrl-C does not reach it; the end of this process does."""
     arguments, lent = [*sys.argv[1:], "--at-once", "1", "--store", str(workspace)], lending.lend()
     return subprocess.Popen(
         [sys.executable, "-m", "pgo_agent.agent.cli.parent_watch", *arguments],
-        env=lent.env,
+        env=lent.env | ({SHARED: str(workspace.resolve())} if shared else {}),
         pass_fds=lent.files,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE if json_lines else subprocess.DEVNULL,
@@ -88,7 +92,7 @@ def _closed(pipe: IO[str] | None) -> None:
 
 
 def _heard(processes: Mapping[str, Process], tell: Callable[[str, str], None]) -> list[int]:
-    """Pass on each line with the name of its workspace; return the exit statuses once all have ended."""
+    """Pass on each line with the name of its process; return the exit statuses once all have ended."""
 
     def one(name: str) -> int:
         process = processes[name]
@@ -105,7 +109,7 @@ def _heard(processes: Mapping[str, Process], tell: Callable[[str, str], None]) -
         threads.shutdown(wait=False)  # after Ctrl-C they end with their processes, which this waits for no longer
 
 
-def _telling(emit: Emit, json_lines: bool) -> Callable[[str, str], None]:
+def _telling(emit: Emit, json_lines: bool, shared: bool = False) -> Callable[[str, str], None]:
     lock = Lock()
 
     def tell(name: str, line: str) -> None:
@@ -115,6 +119,6 @@ def _telling(emit: Emit, json_lines: bool) -> Callable[[str, str], None]:
                 return
             with suppress(ValueError):  # cut off by a kill
                 if not (event := Event.from_json(json.loads(line))).type.endswith(LAST):
-                    emit(replace(event, workspace=f"{FOLDER}/{name}"))
+                    emit(event if shared else replace(event, workspace=f"{FOLDER}/{name}"))
 
     return tell

@@ -4,11 +4,11 @@ What is killed, or waits for a reply, goes on with the same command: the file of
 Where the command does not wait, every run is taken as far as it gets, so that all their questions can be answered
 together. All runs share a workspace, so that what is built for one is there for the others; plans say that none learns
 from another.
-Several of these commands, each with a workspace of its own, share the runs of a plan: each makes what no other is at
-(`parallel.py`).
+Several of these commands share the runs of a plan: each makes what no other is at (`parallel.py`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar
 
@@ -38,33 +38,46 @@ def run(
     `failures`: a run whose target is at fault has a result, too. Raises what runs raise.
     """
     ended = (*settings.STATES, *([FAILED] if failures else []))
-    suspended = False
-    for planned in _open(results, store, emit):
-        if results.lacks(planned):
-            continue
-        _make_run(results, planned, run_settings, store, emit, failures)
-        latest = store.run(results.begun(planned) or "last")
-        if latest.state in ended:
-            results.add(ENDED, run=latest.id, **planned.named, **describe(store, latest, planned))
-        suspended |= latest.state not in ended
-    return Exit.WAITING if suspended else Exit.DONE
+    with ExitStack() as suspended:
+        for planned in _open(results, store, emit, None if run_settings.wait else suspended):
+            _make_run(results, planned, run_settings, store, emit, failures)
+            latest = store.run(results.begun(planned) or "last")
+            if latest.state in ended:
+                results.add(ENDED, run=latest.id, **planned.named, **describe(store, latest, planned))
+    results.read_again()
+    return Exit.WAITING if results.missing and not run_settings.wait else Exit.DONE
 
 
-def _open(results: Results[W], store: Store, emit: Emit) -> Iterator[W]:
+def _open(results: Results[W], store: Store, emit: Emit, suspended: ExitStack | None = None) -> Iterator[W]:
     """Yield runs without a result, each claimed until the next is asked for; first those that this workspace has begun,
-    then, beside others, those of targets that it knows: their profiles are there."""
+    then, beside others, those of targets that it knows: their profiles are there.
+
+    `suspended`: where nobody waits for replies, it keeps the claims to the end, so that no other process takes up a run
+    that waits for one.
+    """
     taken = list[W]()
-    for wait in (False, True):
+    for wait in (False, True) if suspended is None else (False,):
         left = [w for w in results.plan.runs if w not in taken]
         while left := [w for w in left if results.ended(w) is None]:
             planned = _nearest(results, store, left)
             left.remove(planned)
             if wait:
                 emit(Event(Phase(doing=f"waiting for other processes that make runs of {results.file}")))
-            with results.claimed(planned, wait) as ours:
-                if ours and results.ended(planned) is None:
+            with ExitStack() as claim:
+                ours = claim.enter_context(results.claimed(planned, wait))
+                if ours and results.ended(planned) is None and _is_ready(results, planned, wait):
                     taken.append(planned)
                     yield planned
+                    if suspended is not None:
+                        suspended.enter_context(claim.pop_all())
+
+
+def _is_ready(results: Results[W], planned: W, wait: bool) -> bool:
+    """Return whether what a run takes over is there. `wait`: once no other process is at it."""
+    for lender in results.lacks(planned):
+        with results.claimed(lender, wait):
+            pass
+    return not results.lacks(planned)
 
 
 def _nearest(results: Results[W], store: Store, left: Sequence[W]) -> W:

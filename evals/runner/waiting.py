@@ -29,14 +29,15 @@ class Waits(Record):
 def of(run: str, told: RunWaiting) -> Waits:
     if told.how:
         return Waits(run, JUDGE, (told.request,), told.how)
-    return Waits(run, MODEL, tuple(_unanswered(Path(told.request))))
+    return asked(run, Path(told.request).parent)
 
 
-def _unanswered(request: Path) -> Iterable[str]:
-    """The questions of the folder of one that have no answer."""
-    every = {p.name for p in request.parent.iterdir()}
-    asked = sorted(n for n in every if n.endswith("-request.md"))
-    yield from (str(request.parent / n) for n in asked if n.replace("-request.md", "-reply.md") not in every)
+def asked(run: str, folder: Path) -> Waits:
+    """Return the questions to a model in a folder that have no answer."""
+    every = {p.name for p in folder.iterdir()} if folder.is_dir() else set()
+    questions = sorted(n for n in every if n.endswith("-request.md"))
+    open_ones = (n for n in questions if n.replace("-request.md", "-reply.md") not in every)
+    return Waits(run, MODEL, tuple(str(folder / n) for n in open_ones))
 
 
 def show(waiting: Sequence[Waits], out: Console) -> None:

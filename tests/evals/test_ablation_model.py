@@ -171,9 +171,30 @@ def test_what_is_not_waited_for_is_told_together_and_goes_on_with_the_same_comma
     assert f"--spool {tmp_path / 'box'} --once --target twin.py --target momentum.py" in shown
 
 
-def test_several_processes_are_refused_as_they_share_no_workspace(tmp_path: Path) -> None:
+def test_several_processes_make_the_runs_in_one_workspace(tmp_path: Path) -> None:
     prepare(tmp_path)
-    done = pgo(*COMMAND[:-1], "--at-once", "2", cwd=tmp_path)
+    with made_up.answering(tmp_path, "twin.py", "momentum.py"), answering(tmp_path):
+        done = Made(tmp_path, pgo(*COMMAND, "--at-once", "2", cwd=tmp_path))
+    assert done.done.code == 0 and len(done.cells) == 4 and len(done.lines("begun")) == 6, done.done.err
+    lent = {target: line["run"] for target, line in done.lenders.items()}
+    assert [c["baseline_of"] for c in done.cells] == [lent[c["target"]] for c in done.cells]
+    assert not (tmp_path / ".pgo-agent" / "at-once").exists()
+
+
+@pytest.mark.slow
+def test_what_several_processes_ask_is_told_together_and_no_run_is_begun_twice(tmp_path: Path) -> None:
+    prepare(tmp_path)
+    with made_up.answering(tmp_path, "twin.py", "momentum.py"):
+        codes = [pgo(*COMMAND, "--no-wait", "--at-once", "2", cwd=tmp_path).code for _ in range(6)]
+    done = Made(tmp_path, pgo(*COMMAND, "--no-wait", "--at-once", "2", cwd=tmp_path))
+    asked = [file for w in done.done.events[-1]["waiting"] for file in w["files"]]
+    assert {*codes, done.done.code} == {5} and sorted(asked) == [str(r) for r in done.requests] and len(asked) == 4
+    assert len(done.lines("begun")) == 6
+
+
+def test_jobs_of_slurm_are_refused_as_they_share_no_workspace(tmp_path: Path) -> None:
+    prepare(tmp_path)
+    done = pgo(*COMMAND[:-1], "--slurm", "cluster=local", cwd=tmp_path)
     assert done.code == 2 and "share the baselines of one workspace" in done.err
 
 

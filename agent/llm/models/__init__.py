@@ -23,22 +23,22 @@ def named(text: str, asker: Asker) -> Model | None:
     if colon and kind == "relay":
         from pgo_agent.agent.llm.models.relay import RelayModel
 
-        return RelayModel(_path(text), asker)
+        return RelayModel(path(text), asker)
     if colon and kind == "replay":
         from pgo_agent.agent.llm.models.replay import ReplayModel
 
-        return ReplayModel(_path(text), asker)
+        return ReplayModel(path(text), asker)
     from pgo_agent.agent.llm.models.openai_server import ServerModel
 
     return ServerModel(text)
 
 
-def _path(text: str) -> Path:
-    """The absolute path behind the colon."""
+def path(text: str) -> Path:
+    """Return the absolute path behind the colon. Raises UsageFault where there is none."""
     rest = text.strip().partition(":")[2].strip()
     if not rest:
         raise UsageFault(f"'{text}' names no path", "give one, as --model relay:DIR or --model replay:FILE")
-    path = Path(rest)
+    named_path = Path(rest)
     with suppress(RuntimeError):  # no such user: then it is a name like any other
-        path = path.expanduser()
-    return path.absolute()
+        named_path = named_path.expanduser()
+    return named_path.absolute()

@@ -1,6 +1,7 @@
 """The database of a workspace: opens it, reads it, writes it in transactions, and locks it for one run at a time.
 
-A file lock, which ends with its process, marks the active run. A power loss may take the last transactions, never a
+A file lock, which ends with its process, marks the active run. A command that holds it may share it with the processes
+that it begins (`SHARED`). A power loss may take the last transactions, never a
 part of one. It knows no table: `store.py` and `profiles.py` do.
 """
 
@@ -19,6 +20,7 @@ from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 
 BUSY_SECONDS = 30.0
+SHARED = "PGO_AGENT_SHARED"  # in the environment of a process: a workspace that who began it holds for it, too
 
 
 class Database:
@@ -94,23 +96,33 @@ class Database:
         return self.db.total_changes - self._counted
 
     @contextlib.contextmanager
-    def active(self, run: str) -> Iterator[None]:
+    def active(self, run: str, shared: bool = False) -> Iterator[None]:
         """Lock the workspace for a run, and clear what killed runs left in it.
 
+        `shared`: processes that this one begins with `SHARED` in their environment make runs in it beside each other.
         Raises EnvironmentFault if another process holds it, or if the record is damaged.
         """
+        lent = os.environ.get(SHARED) == str(self.root.resolve())
         with self._disk():
             lock = os.open(self.root / "active", os.O_RDWR | os.O_CREAT, 0o666)
         try:
             with self._disk():
-                self._lock(lock, f"run {run}, process {os.getpid()}")
-                self.contents.sweep()
-            ((verdict,),) = self.rows("PRAGMA quick_check(1)")
-            if verdict != "ok":
-                raise self._damaged(verdict)
+                if lent:
+                    fcntl.flock(lock, fcntl.LOCK_SH)
+                else:
+                    self._take_over(lock, f"run {run}, process {os.getpid()}")
+                if shared:
+                    fcntl.flock(lock, fcntl.LOCK_SH)
             yield
         finally:
             os.close(lock)
+
+    def _take_over(self, lock: int, whose: str) -> None:
+        self._lock(lock, whose)
+        self.contents.sweep()
+        ((verdict,),) = self.rows("PRAGMA quick_check(1)")
+        if verdict != "ok":
+            raise self._damaged(verdict)
 
     def _lock(self, lock: int, whose: str) -> None:
         try:
