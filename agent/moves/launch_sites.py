@@ -1,7 +1,8 @@
 """Finds the launch parameters in a kernel file and writes other values in their place.
 
 There are two kinds of sites. A kernel under `triton.autotune`, which decorates it or which host code puts around it,
-has its list of configs replaced as a whole. A kernel that is launched with its parameters, `kernel[grid](...,
+has its list of configs replaced as a whole; a library's own tuner that is given none is replaced by `triton.autotune`
+with one. A kernel that is launched with its parameters, `kernel[grid](...,
 BLOCK=128, num_warps=8)`, in one place or in several, has them replaced one by one: an integer literal where it stands
 (in the call, or where the name that the call passes is bound), an expression for one of Triton's own options where it
 is passed. An option that nothing gives is added. What cannot be set is listed with the reason. Relies on `ast`
@@ -20,6 +21,7 @@ from pgo_agent.agent.moves.analysis.launched import (
     constexprs,
     heuristics_of,
     in_gluon,
+    is_closed,
     launched,
     parameters,
     strange,
@@ -63,7 +65,7 @@ class LaunchSite:
 
     kernel: str  # name of the jit function
     autotuned: bool
-    span: Span = (0, 0)  # autotuned: of the configs expression
+    span: Span = (0, 0)  # autotuned: of the configs expression, or of the call of the tuner
     values: dict[str, int] = field(default_factory=dict)  # plain launches: the literals that stand there now
     edits: dict[str, tuple[ParameterSlot, ...]] = field(
         default_factory=dict
@@ -76,6 +78,7 @@ class LaunchSite:
     fixed: dict[str, str] = field(default_factory=dict)  # what cannot be set -> why
     by_hand: bool = False  # in Gluon: its layouts are of so many warps, and its pipeline is its text's
     refused: str = ""  # autotuned: why its list cannot be replaced
+    tuner: str = ""  # autotuned: what is called in place of a library's own tuner, which is given no configs
     whole: frozenset[str] = frozenset()  # plain launches: sizes that neither a grid nor a loop of the kernel follows
     counts: frozenset[str] = frozenset()  # plain launches: small numbers that the grid and a tile follow
 
@@ -124,7 +127,7 @@ def with_configs(source: str, site: LaunchSite, configs: Sequence[Config]) -> st
     if site.autotuned:
         if site.refused:
             raise DoesNotApply(site.refused)
-        return replaced(source, {site.span: _config_list(site, configs)})
+        return replaced(source, {site.span: _config_list(site, configs[:1] if site.tuner else configs)})
     (config,) = configs
     changed = {k: v for k, v in config.items() if k not in site.values or site.values[k] != v}
     for name in changed:
@@ -183,7 +186,8 @@ def _config_list(site: LaunchSite, configs: Sequence[Config]) -> str:
         return f"{site.config_class}({', '.join(['{' + meta + '}', *options, *hook])})"
 
     lines = ",\n        ".join(one(c) for c in configs)
-    return f"[\n        {lines},\n    ]"
+    listed = f"[\n        {lines},\n    ]"
+    return f"{site.tuner}(configs={listed}, key=[])" if site.tuner else listed
 
 
 # reading --------------------------------------------------------------------------------------------------------------
@@ -197,23 +201,26 @@ def _autotuned(
     offsets: Offsets,
     scopes: Scopes,
 ) -> LaunchSite:
-    given, refused, hook, name = tuned.configs(call), "", "", "triton.Config"
+    given, refused, hook, name, own = tuned.configs(call), "", "", "triton.Config", ""
     try:
-        if given is None:
+        if given is None and not is_closed(call):
             raise DoesNotApply("its configurations do not stand where it is decorated")
         if tuned.shared(function, scopes):
             raise DoesNotApply("its list of configurations is that of another kernel, too")
-        hook, name = tuned.pre_hook(tree, given, scopes), tuned.config_class(tree, call, scopes)
+        name = tuned.config_class(tree, call, scopes)
+        hook = tuned.pre_hook(tree, given, scopes) if given is not None else ""
+        own = tuned.autotune(name) if given is None else ""
     except DoesNotApply as e:
         refused = str(e)
-    passed = set[str]().union(*(_given(x)[0].keys() for x in launches if x.kernel is function))
+    ours = [x for x in launches if x.kernel is function]
+    passed = set[str]().union(*(_given(x)[0].keys() for x in ours))
     fixed = dict.fromkeys(passed, "its launch passes it, which no configuration may then set")
-    fixed |= dict.fromkeys(heuristics_of(function), "a heuristic sets it")
-    span = offsets.of(given) if given is not None else (0, 0)
+    fixed |= dict.fromkeys(heuristics_of(function, ours[0].layers if ours else (), scopes), "a heuristic sets it")
+    span = offsets.of(given if given is not None else call)
     taken = frozenset(parameters(function))
     by_hand = in_gluon(function)
     return LaunchSite(function.name, True, span, pre_hook=hook, config_class=name, parameters=taken, fixed=fixed,
-                by_hand=by_hand, refused=refused)  # fmt: skip
+                tuner=own, by_hand=by_hand, refused=refused)  # fmt: skip
 
 
 def _plain(launches: Sequence[KernelLaunch], offsets: Offsets, scopes: Scopes) -> LaunchSite:
@@ -225,7 +232,7 @@ def _plain(launches: Sequence[KernelLaunch], offsets: Offsets, scopes: Scopes) -
         dict[str, int](),
         dict[str, str](),
     )
-    heuristics, given = heuristics_of(kernel), [_given(x, scopes) for x in launches]
+    heuristics, given = heuristics_of(kernel, launches[0].layers, scopes), [_given(x, scopes) for x in launches]
     for name in dict.fromkeys(n for arguments, _ in given for n in arguments):
         passed = [arguments.get(name) for arguments, _ in given]
         if name in heuristics or not _varied(name, kernel):

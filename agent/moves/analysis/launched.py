@@ -1,15 +1,17 @@
 """How the host code of a file launches its kernels: each call that does, and what it gives to which parameter.
 
 It knows `kernel[grid](...)` and `kernel.run(..., grid=grid)`, both also under another name (`launch = kernel[grid]`),
-through `functools.partial`, through torch's `wrap_triton`, and through a tuner that the host code puts around a kernel
-(`triton.autotune(...)(kernel)[grid](...)`). Any other use of a kernel is listed as not followed.
-Relies on `scopes.py`. It does not look at what the contract of a target does with kernels.
+through `functools.partial`, through torch's `wrap_triton`, and through what the host code puts around a kernel
+(`k = triton.jit(k)`, `triton.autotune(...)(k)[grid](...)`, heuristics). What stands in a branch that is never taken
+counts as not there. Any other use of a kernel is listed as not followed.
+Relies on `scopes.py` and `branches.py`. It does not look at what the contract of a target does with kernels.
 """
 
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from pgo_agent.agent.moves.analysis.branches import is_dead
 from pgo_agent.agent.moves.analysis.scopes import Function, Scopes
 from pgo_agent.sandbox.target import of_contract
 
@@ -26,7 +28,12 @@ class KernelLaunch:
     positional: tuple[ast.expr, ...]
     keywords: tuple[ast.keyword, ...]  # what a partial was given and the call does not give anew among them
     grid: ast.expr | None
-    tuner: ast.Call | None = None  # the call of `autotune` that host code puts around the kernel
+    layers: tuple[ast.Call, ...] = ()  # `autotune` and `heuristics` that host code puts around it, outer first
+
+    @property
+    def tuner(self) -> ast.Call | None:
+        """Return the call of `autotune` that host code puts around the kernel."""
+        return next((c for c in self.layers if tunes(c)), None)
 
 
 @dataclass(frozen=True)
@@ -40,19 +47,25 @@ def launched(tree: ast.Module, scopes: Scopes) -> HostLaunches:
 
     A kernel that is launched under one tuner and elsewhere under another one or none is not followed.
     """
-    launches, host = list[KernelLaunch](), [*_host(tree)]
+    launches, host = list[KernelLaunch](), [*_host(tree, kernels(scopes))]
     for node in host:
-        if isinstance(node, ast.Call) and (launch := _launch(node, scopes)) is not None:
+        if isinstance(node, ast.Call) and (launch := _launch(node, scopes)) and not is_dead(node, scopes):
             launches.append(launch)
     launches.sort(key=lambda x: (x.call.lineno, x.call.col_offset))
-    tuners = {k: {id(x.tuner) for x in launches if x.kernel is k} for k in {x.kernel for x in launches}}
-    alike = [x for x in launches if len(tuners[x.kernel]) == 1]
+    around = {k: {tuple(map(id, x.layers)) for x in launches if x.kernel is k} for k in {x.kernel for x in launches}}
+    alike = [x for x in launches if len(around[x.kernel]) == 1]
     return HostLaunches(tuple(alike), _unfollowed(host, scopes, alike))
 
 
 def kernels(scopes: Scopes) -> list[Function]:
-    """Return the functions of a file that Triton compiles, as far as their decorators tell."""
-    return [n for n in scopes.nodes if isinstance(n, Function) and any(named(d) == "jit" for d in n.decorator_list)]
+    """Return the functions of a file that Triton compiles: decorated by `jit`, or given to it."""
+    calls = [n for n in scopes.nodes if isinstance(n, ast.Call) and n.args and named(n) == "jit"]
+    given = [f for n in calls if (f := _function(n.args[0], scopes)) is not None]
+    return [n for n in scopes.nodes if isinstance(n, Function) and (_jitted(n) or n in given)]
+
+
+def _jitted(function: Function) -> bool:
+    return any(named(d) == "jit" for d in function.decorator_list)
 
 
 def parameters(function: Function) -> list[str]:
@@ -74,15 +87,27 @@ def strange(function: Function) -> str:
     return next((ast.unparse(d) for d in unknown if not (isinstance(d, ast.Call) and tunes(d))), "")
 
 
-def heuristics_of(kernel: Function) -> dict[str, ast.expr | None]:
-    """Return the parameters that heuristics of a kernel set, and the functions that do where those are known."""
+def heuristics_of(kernel: Function, layers: Sequence[ast.Call], scopes: Scopes) -> dict[str, ast.expr | None]:
+    """Return the parameters that heuristics of a kernel set, and the functions that do where those are known.
+
+    One that reads the parameter that it sets, as `min(args["BLOCK"], 64)` does, leaves it to who launches.
+    """
     rules = dict[str, ast.expr | None]()
-    for decorator in kernel.decorator_list:
-        if isinstance(decorator, ast.Call) and named(decorator) == "heuristics":
-            for given in (*decorator.args, *(k.value for k in decorator.keywords)):
-                pairs = zip(given.keys, given.values, strict=True) if isinstance(given, ast.Dict) else ()
-                rules |= {str(k.value): v for k, v in pairs if isinstance(k, ast.Constant)}
+    decorators = (d for d in kernel.decorator_list if isinstance(d, ast.Call))
+    for call in (c for c in (*layers, *decorators) if named(c) == "heuristics"):
+        for known in _rules(call, scopes):
+            pairs = zip(known.keys, known.values, strict=True) if isinstance(known, ast.Dict) else ()
+            rules |= {str(k.value): v for k, v in pairs if isinstance(k, ast.Constant) and not _mentions(v, k.value)}
     return rules
+
+
+def _rules(call: ast.Call, scopes: Scopes) -> list[ast.expr | None]:
+    given = (*call.args, *(k.value for k in call.keywords))
+    return [scopes.value(g) if isinstance(g, ast.Name) else g for g in given]
+
+
+def _mentions(rule: ast.expr, name: object) -> bool:
+    return any(isinstance(n, ast.Constant) and n.value == name for n in ast.walk(rule))
 
 
 def in_gluon(function: Function) -> bool:
@@ -97,35 +122,37 @@ def named(node: ast.expr) -> str:
 
 def kernel_of(value: ast.expr, scopes: Scopes) -> Function | None:
     """Return the kernel that an expression is; None where it is none of the file, or may be one of several."""
+    return _wrapped(value, scopes)[0]
+
+
+def _wrapped(value: ast.expr, scopes: Scopes) -> tuple[Function | None, tuple[ast.Call, ...]]:
+    """The kernel that an expression is, with the calls of `autotune` and `heuristics` around it, outer first."""
+    layers, compiled = list[ast.Call](), False
     for _ in range(10):
-        if isinstance(value, ast.Call):
-            if not value.args or not (named(value) in (*_WRAPPERS, "jit") or _wraps(value)):
-                return None
-            if named(value) == "jit":
-                return _function(value.args[0], scopes)
+        if isinstance(value, ast.Call) and value.args:
+            if _wraps(value) and isinstance(value.func, ast.Call):
+                layers.append(value.func)
+            elif named(value) not in (*_WRAPPERS, "jit"):
+                break
+            compiled |= named(value) == "jit"
             value = value.args[0]
-        if not isinstance(value, ast.Name):
-            return None
-        if (own := _function(value, scopes)) is not None:
-            return own if any(named(d) == "jit" for d in own.decorator_list) else None
-        if (given := scopes.value(value)) is None:
-            return None
-        value = given
-    return None
-
-
-def _layers(value: ast.expr, scopes: Scopes) -> Iterator[ast.Call]:
-    """The calls of `autotune` and `heuristics` that host code puts around a kernel, the outermost first."""
-    for _ in range(10):
-        if isinstance(value, ast.Name):
-            if (given := scopes.value(value)) is None:
-                return
+        elif not isinstance(value, ast.Name):
+            break
+        elif (own := _function(value, scopes)) is not None:
+            return (own, (*layers,)) if compiled or _jitted(own) else (None, ())
+        elif (given := _value(value, scopes)) is None:
+            break
+        else:
             value = given
-        if not isinstance(value, ast.Call) or not value.args:
-            return
-        if _wraps(value) and isinstance(value.func, ast.Call):
-            yield value.func
-        value = value.args[0]
+    return None, ()
+
+
+def _value(name: ast.Name, scopes: Scopes) -> ast.expr | None:
+    """What a name is bound to where it is read; branches that are never taken bind nothing."""
+    if (only := scopes.value(name)) is not None:
+        return only
+    bound = [n for n in scopes.latest(name) if not is_dead(n, scopes)]
+    return scopes.assigned(bound[0]) if len(bound) == 1 and name.id not in scopes.loose else None
 
 
 def tuned_by_host(launches: Sequence[KernelLaunch]) -> dict[Function, ast.Call]:
@@ -134,9 +161,14 @@ def tuned_by_host(launches: Sequence[KernelLaunch]) -> dict[Function, ast.Call]:
 
 
 def tunes(call: ast.Call) -> bool:
-    """Tell whether a call is one of `autotune`, or of a library's own that is given `configs`."""
-    own = any(k.arg == "configs" for k in call.keywords) and named(call).endswith("autotune")
-    return own or named(call) == "autotune"
+    """Tell whether a call is one of `autotune`, or of a library's own that is given `configs` or makes them itself."""
+    own = any(k.arg == "configs" for k in call.keywords) or is_closed(call)
+    return named(call) == "autotune" or (own and named(call).endswith("autotune"))
+
+
+def is_closed(call: ast.Call) -> bool:
+    """Tell whether a call of a tuner is given nothing: its configurations stand in a function elsewhere."""
+    return not call.args and not call.keywords
 
 
 def _wraps(value: ast.Call) -> bool:
@@ -145,13 +177,13 @@ def _wraps(value: ast.Call) -> bool:
     return isinstance(outer, ast.Call) and (tunes(outer) or named(outer) == "heuristics") and len(value.args) == 1
 
 
-def _host(tree: ast.Module) -> Iterator[ast.AST]:
+def _host(tree: ast.Module, own: Sequence[Function]) -> Iterator[ast.AST]:
     """The nodes of a file but for its contract and the bodies of kernels."""
     waiting: list[ast.AST] = [s for s in tree.body if not of_contract(s)]
     while waiting:
         node = waiting.pop()
         yield node
-        inside = isinstance(node, Function) and any(named(d) == "jit" for d in node.decorator_list)
+        inside = isinstance(node, Function) and node in own
         waiting += node.decorator_list if inside and isinstance(node, Function) else ast.iter_child_nodes(node)
 
 
@@ -166,12 +198,11 @@ def _launch(call: ast.Call, scopes: Scopes) -> KernelLaunch | None:
 
 
 def _given(value: ast.expr, call: ast.Call, grid: ast.expr | None, scopes: Scopes) -> KernelLaunch | None:
-    """The launch of what an expression is. What heuristics of host code set is not followed without a tuner."""
-    kernel, layers = kernel_of(value, scopes), [*_layers(value, scopes)]
-    tuner = next((c for c in layers if tunes(c)), None)
-    if kernel is None or (layers and tuner is None):
-        return None
-    return KernelLaunch(kernel, call, (*call.args,), (*call.keywords,), grid, tuner)
+    kernel, layers = _wrapped(value, scopes)
+    rules = [r for c in layers if named(c) == "heuristics" for r in _rules(c, scopes)]
+    if kernel is None or not all(isinstance(r, ast.Dict) for r in rules):
+        return None  # what unknown heuristics set, nobody else may pass
+    return KernelLaunch(kernel, call, (*call.args,), (*call.keywords,), grid, layers)
 
 
 def _of_partial(call: ast.Call, scopes: Scopes) -> KernelLaunch | None:
@@ -196,7 +227,7 @@ def _subscript(value: ast.expr, scopes: Scopes) -> ast.Subscript | None:
 
 def _function(value: ast.expr, scopes: Scopes) -> Function | None:
     """The function of the file that a name is; of several definitions of one name, in branches, the last."""
-    bindings = scopes.bindings(value.id, value) if isinstance(value, ast.Name) else []
+    bindings = scopes.latest(value) if isinstance(value, ast.Name) else []
     own = [n for n in bindings if isinstance(n, Function)]
     return own[-1] if own and len(own) == len(bindings) else None
 
@@ -208,10 +239,20 @@ def _unfollowed(host: Sequence[ast.AST], scopes: Scopes, launches: list[KernelLa
     for node in host:
         if not isinstance(node, ast.Name) or id(node) in seen or not isinstance(node.ctx, ast.Load):
             continue
+        if is_dead(node, scopes) or _is_idle(node, scopes):
+            continue
         if node.id in own and own[node.id] in scopes.bindings(node.id, node):
             text = ast.unparse(_statement(node, scopes)).splitlines()[0]
             listed.setdefault(node.id, f"line {node.lineno}: {text[:100]}")
     return listed
+
+
+def _is_idle(node: ast.Name, scopes: Scopes) -> bool:
+    """Whether a kernel only gets another name here, which nothing reads."""
+    match _statement(node, scopes):
+        case ast.Assign(targets=[ast.Name(id=other) as target]) if other != node.id:
+            return all(is_dead(n, scopes) for n in scopes.loads(other, target))
+    return False
 
 
 def _chain(call: ast.Call, scopes: Scopes) -> Iterator[ast.AST]:
@@ -223,7 +264,7 @@ def _chain(call: ast.Call, scopes: Scopes) -> Iterator[ast.AST]:
             continue
         passed.add(id(node))
         yield node
-        if isinstance(node, ast.Name) and (given := scopes.value(node)) is not None:
+        if isinstance(node, ast.Name) and (given := _value(node, scopes)) is not None:
             waiting.append(given)
         match node:
             case ast.Subscript(value=below) | ast.Attribute(value=below):

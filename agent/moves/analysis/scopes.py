@@ -60,6 +60,31 @@ class Scopes:
                 return []
             scope = self.scope(scope)
 
+    def latest(self, name: ast.Name) -> list[ast.AST]:
+        """Return the nodes that may have bound a name where it is read.
+
+        It is one where plain statements of a module bind it again and again, as `k = jit(k)` does. Functions are taken
+        to run after all of them.
+        """
+        binders = self.bindings(name.id, name)
+        places = [self._in_module(b) for b in binders]
+        if len(binders) < 2 or name.id in self.loose or None in places:
+            return binders
+        here = self._in_module(name) if self.scope(name) is self.tree else None
+        last = len(self.tree.body) if here is None else here
+        before = [b for b, place in zip(binders, places, strict=True) if place is not None and place < last]
+        return before[-1:] or binders
+
+    def _in_module(self, node: ast.AST) -> int | None:
+        """Which statement of the module a node stands in, with nothing between them that has statements of its own."""
+        while (above := self.above.get(id(node))) is not None:
+            if above is self.tree:
+                return next((n for n, s in enumerate(self.tree.body) if s is node), None)
+            if isinstance(above, ast.stmt) and not isinstance(above, ast.Assign | ast.AnnAssign | ast.Expr):
+                return None
+            node = above
+        return None
+
     def bound(self, name: str, at: ast.AST) -> bool:
         """Tell whether a name means something at a place."""
         return name in BUILTINS or bool(self.bindings(name, at)) or name in self.loose
@@ -71,7 +96,7 @@ class Scopes:
             return None
         if isinstance(binders[0], ast.arg):
             return self._argument(binders[0])
-        return self._assigned(binders[0])
+        return self.assigned(binders[0])
 
     def literal(self, value: ast.expr) -> ast.Constant | None:
         """Return the integer literal that an expression is; None where it is anything else."""
@@ -105,8 +130,8 @@ class Scopes:
         every = (n for n in self.nodes if isinstance(n, ast.Name) and n.id == name)
         return [n for n in every if isinstance(n.ctx, ast.Load) and self.bindings(n.id, n) == meant]
 
-    def _assigned(self, bound: ast.AST) -> ast.expr | None:
-        """What a plain assignment gives to a name, also as one of several: `a, b = 1, 2`."""
+    def assigned(self, bound: ast.AST) -> ast.expr | None:
+        """Return what a plain assignment gives to the name that a node binds, also as one of several: `a, b = 1, 2`."""
         above = self.above.get(id(bound))
         match above, self.above.get(id(above)):
             case ast.Assign(targets=[ast.Name()], value=value) | ast.AnnAssign(target=ast.Name(), value=value), _:

@@ -137,7 +137,8 @@ def _misfits(launch: KernelLaunch, given: set[str]) -> Iterator[str]:
             yield f"the launch of {name} would pass {strange}, which it does not take"
     if not spread and len(launch.positional) > len(takes) and launch.kernel.args.vararg is None:
         yield f"the launch of {name} would pass {len(launch.positional)} arguments, it takes {len(takes)}"
-    if not spread and all(k.arg is not None for k in launch.keywords) and not _opaque(launch.kernel):
+    whole = not spread and all(k.arg is not None for k in launch.keywords)
+    if whole and not launch.layers and not _opaque(launch.kernel):
         lacking = [n for n in takes if n not in {*places, *named_ones, *given} and not default_of(launch.kernel, n)]
         yield from (f"the launch of {name} would not pass {n}" for n in lacking)
 

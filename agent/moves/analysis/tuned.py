@@ -46,6 +46,13 @@ def config_class(tree: ast.Module, call: ast.Call, scopes: Scopes) -> str:
     raise DoesNotApply("the file has no name for triton.Config")
 
 
+def autotune(config_class: str) -> str:
+    """Return how a file with this name for Config says `triton.autotune`. Raises DoesNotApply where it cannot."""
+    if "." not in config_class:
+        raise DoesNotApply("its configurations stand in another file, and this one has no name for triton.autotune")
+    return config_class.rpartition(".")[0] + ".autotune"
+
+
 def pre_hook(tree: ast.Module, given: ast.expr, scopes: Scopes) -> str:
     """Return the text of the pre_hook of all configurations; empty: they have none.
 

@@ -75,12 +75,12 @@ def test_any_list_of_configs_gives_python_in_which_the_site_is_found_again(confi
 @pytest.mark.parametrize(
     "launches",
     [
-        "triton.heuristics({'STEP': lambda args: 32})(k)[(1,)](x, 5, BLOCK=128)",  # may set what a move would pass
+        "triton.heuristics(rules())(k)[(1,)](x, 5, BLOCK=128)",  # may set what a move would pass
         "triton.autotune([], key=[])(k)[(1,)](x, 5)\n    k[(1,)](x, 5, BLOCK=128)",
         "triton.autotune([], key=[])(k)[(1,)](x, 5)\n    triton.autotune([], key=[])(k)[(1,)](x, 5)",
     ],
 )
-def test_a_kernel_under_heuristics_or_several_tuners_of_host_code_is_not_followed(launches: str) -> None:
+def test_a_kernel_under_unknown_heuristics_or_several_tuners_of_host_code_is_not_followed(launches: str) -> None:
     source = PLAIN.split("    step = 32")[0] + f"    {launches}\n"
     assert sites(source) == [] and "k" in unfollowed(source)
 
@@ -88,3 +88,70 @@ def test_a_kernel_under_heuristics_or_several_tuners_of_host_code_is_not_followe
 def test_broken_python_is_the_callers_to_report() -> None:
     with pytest.raises(SyntaxError):
         sites("def kernel(:")
+
+
+# what host code puts around a kernel ----------------------------------------------------------------------------------
+
+WRAPPED = """import triton
+from library import library_autotune
+def k(x, n, BLOCK, EVEN): pass
+k = triton.jit(k)
+k = triton.heuristics({"EVEN": lambda args: args["n"] % args["BLOCK"] == 0})(k)
+k = library_autotune()(k)
+def kernel(x): k[(1,)](x, 5)
+"""
+
+
+def test_a_kernel_whose_name_is_bound_again_by_each_wrapper_is_followed_through_all_of_them() -> None:
+    site = only(WRAPPED.replace("k = library_autotune()(k)\n", "").replace("(x, 5)", "(x, 5, BLOCK=64)"))
+    assert site.values == {"BLOCK": 64} and site.fixed["EVEN"] == "a heuristic sets it"
+    assert unfollowed(WRAPPED) == {}
+
+
+def test_a_librarys_own_tuner_gives_way_to_one_with_a_single_configuration() -> None:
+    """Of several, the first call would launch all, and what the library's tuner restores is not known."""
+    site = only(WRAPPED)
+    changed = with_configs(WRAPPED, site, [{"BLOCK": 64, "num_warps": 8}, {"BLOCK": 32}])
+    assert "library_autotune()" not in changed and "32" not in changed and "EVEN" in site.fixed
+    again = only(changed)
+    assert again.autotuned and not again.tuner and changed.count('triton.Config({"BLOCK": 64}, num_warps=8)') == 1
+
+
+def test_a_tuner_from_elsewhere_stays_where_the_file_cannot_say_autotune() -> None:
+    source = WRAPPED.replace("import triton\n", "from triton import Config, heuristics, jit\n").replace("triton.", "")
+    assert "no name for triton.autotune" in only(source).refused
+
+
+BRANCHES = """import triton
+@triton.jit
+def k(x, n, BLOCK): pass
+slow = triton.autotune(configs=[triton.Config({"BLOCK": 16})], key=["n"])(k)
+fast = triton.autotune(configs=[triton.Config({"BLOCK": 64})], key=["n"])(k)
+def run(x, mode="fast", debug=False):
+    if mode == "slow":
+        chosen = slow
+    else:
+        chosen = fast
+    if debug and mode != "slow":
+        k[(1,)](x, 5, BLOCK=1)
+    else:
+        chosen[(1,)](x, 5)
+def kernel(x): return run(x)
+"""
+
+
+def test_branches_that_a_default_rules_out_do_not_count() -> None:
+    site = only(BRANCHES)
+    assert site.autotuned and '"BLOCK": 64' in BRANCHES[slice(*site.span)] and unfollowed(BRANCHES) == {}
+
+
+@pytest.mark.parametrize("call", ("run(x, mode)", "run(x, debug=flag)", "run(x) or run(x, 'slow')"))
+def test_branches_that_a_caller_may_take_do(call: str) -> None:
+    source = BRANCHES.replace("kernel(x): return run(x)", f"kernel(x): return {call}")
+    assert not any(s.autotuned for s in sites(source)) and "k" in unfollowed(source)
+
+
+def test_a_parameter_that_a_heuristic_reads_itself_is_for_the_launch_to_choose() -> None:
+    rules = """RULES = {"BLOCK": lambda args: min(args["BLOCK"], args["n"]), "EVEN": lambda args: True}\n@"""
+    source = AUTOTUNED.replace("@triton.jit", "@triton.heuristics(RULES)\n@triton.jit").replace("@", rules, 1)
+    assert "BLOCK" not in only(source).fixed and only(source).fixed["EVEN"] == "a heuristic sets it"
