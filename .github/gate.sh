@@ -2,12 +2,12 @@
 # The gate of a pull request on several kernels: `pgo-agent check FILE --against BASE` for each. action.yml runs it.
 #
 # By variables: FILES, patterns of paths, one a line. AGAINST, as the command takes it: git:REV, or a file. PGO_AGENT,
-# the command. MARKDOWN, the file that gets all comments. OPTIONS, one a line, for every check. A file that the base does
-# not have is new, and is judged alone; one that only the base has is named as deleted. All files are looked at; the exit
-# code is 1 if any of them fails with 1, else the highest of theirs.
+# the command. MARKDOWN, the file that gets all comments; JUNIT, one that gets JUnit XML. OPTIONS, one a line, for every
+# check. A file that the base does not have is new, and is judged alone; one that only the base has is named as deleted.
+# All files are looked at; the exit code is 1 if any of them fails with 1, else the highest of theirs.
 set -u
-: "${FILES:?names no file}" "${AGAINST:?names no base}" "${PGO_AGENT:=pgo-agent}" "${MARKDOWN:=kernels.md}"
-work=$(mktemp -d) && : >"$MARKDOWN" || exit 3
+: "${FILES:?names no file}" "${AGAINST:?names no base}" "${PGO_AGENT:=pgo-agent}" "${MARKDOWN:=kernels.md}" "${JUNIT:=}"
+work=$(mktemp -d) && : >"$MARKDOWN" && : >"$work/suites" || exit 3
 trap 'rm -rf "$work"' EXIT
 worst=0 found=0
 
@@ -41,7 +41,7 @@ name_deleted() { # what a revision has under one of the patterns, and nobody has
 }
 
 judge() { # one file; its comment becomes $work/comment
-    rm -f "$work/comment"
+    rm -f "$work/comment" "$work/junit"
     set -- "$1" $OPTIONS
     file=$1
     shift
@@ -51,10 +51,20 @@ judge() { # one file; its comment becomes $work/comment
         cat "$work/said"
         printf '### `%s`: new, judged alone\n\n```\n%s\n```\n' "$file" "$(grep -E -A 8 '^[a-z_]+: ' "$work/said" | head -n 12)" \
             >"$work/comment"
+        name_new "$file" "$code" >"$work/junit"
     else
-        "$PGO_AGENT" check --against "$AGAINST" --markdown "$work/comment" "$@" -- "$file"
+        "$PGO_AGENT" check --against "$AGAINST" --markdown "$work/comment" --junit "$work/junit" "$@" -- "$file"
         code=$?
     fi
+}
+
+name_new() { # JUnit XML of a file that was judged alone, after a first line, by its exit code
+    echo
+    class=$(printf %s "$1" | sed 's/&/\&amp;/g; s/</\&lt;/g; s/"/\&quot;/g')
+    [ "$2" -eq 0 ] && failures=0 || failures=1
+    printf '<testsuite name="pgo-agent check" tests="1" failures="%s"><testcase classname="%s" name="results">' "$failures" "$class"
+    [ "$2" -eq 0 ] || printf '<failure message="new, and not right: exit code %s"/>' "$2"
+    echo '</testcase></testsuite>'
 }
 
 IFS='
@@ -66,9 +76,13 @@ for file in $FILES; do
     echo "== $file"
     judge "$file"
     [ ! -f "$work/comment" ] || { cat "$work/comment" && echo; } >>"$MARKDOWN"
+    [ ! -f "$work/junit" ] || tail -n +2 "$work/junit" >>"$work/suites"
     if [ "$code" -eq 1 ] || { [ "$worst" -ne 1 ] && [ "$code" -gt "$worst" ]; }; then worst=$code; fi
 done
 name_deleted
+if [ -n "$JUNIT" ]; then
+    { printf '<?xml version="1.0" encoding="utf-8"?>\n<testsuites>\n' && cat "$work/suites" && echo '</testsuites>'; } >"$JUNIT"
+fi
 if [ "$found" -eq 0 ]; then
     echo "error: no file is called as one of: $FILES" >&2
     exit 2

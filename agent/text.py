@@ -13,3 +13,8 @@ def line(text: str, most: int | None = 400) -> str:
     """Return the text as one printable line of at most `most` characters; None: no limit."""
     printable = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return printable if most is None or len(printable) <= most else printable[: most - 3] + "..."
+
+
+def quoted(text: str) -> str:
+    """Return one line of somebody's words between double quotes, which then stand nowhere in it."""
+    return '"' + text.replace('"', "'") + '"'

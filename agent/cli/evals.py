@@ -78,7 +78,7 @@ def eval_gate(
     """
     from pgo_agent.evals.gate import report as gate_report
 
-    with runner.faults():
+    with runner.faults(json_lines):
         raise typer.Exit(gate_report.main(entries or [], asked, json_lines))
 
 
@@ -110,7 +110,7 @@ def eval_mutants(
     """
     from pgo_agent.evals.mutants import command
 
-    with runner.faults():
+    with runner.faults(json_lines):
         names = [n.strip() for n in operators.split(",") if n.strip()]
         raise typer.Exit(command.main(part, names, sample, seed, asked, results, json_lines))
 
@@ -138,7 +138,7 @@ def eval_ablation(
     from pgo_agent.evals.ablation import report, run
     from pgo_agent.evals.ablation.plan import read
 
-    with runner.faults():
+    with runner.faults(json_lines):
         written = run.Results(results, read(plan))
         if estimate:
             raise typer.Exit(report.estimated(written.plan, json_lines))
@@ -166,7 +166,7 @@ def eval_nightly(
     from pgo_agent.evals.nightly import report, run
     from pgo_agent.evals.nightly.plan import read
 
-    with runner.faults():
+    with runner.faults(json_lines):
         night = run.opened(rows, read(plan))
     _run_plan(run, report, night, asked, store, json_lines, at_once, slurm)
 
@@ -189,7 +189,7 @@ def _run_plan(
     from pgo_agent.evals.runner import parallel
     from pgo_agent.evals.runner import slurm as jobs
 
-    with runner.faults():
+    with runner.faults(json_lines):
         how = jobs.parameters(slurm) if slurm else {}
         if results.missing and not slurm:  # a job's node has the GPU
             running.check(results, asked)
@@ -244,7 +244,7 @@ def eval_field(
     from pgo_agent.evals.field import report, run, suite
     from pgo_agent.evals.nightly import run as nightly
 
-    with runner.faults():
+    with runner.faults(json_lines):
         kernels = suite.read(names or [])
         if not optimizer.startswith("replay:"):  # a recording is of a target, and they come first
             nightly.check_optimizer(optimizer, "")
@@ -297,7 +297,7 @@ def eval_compare(
     """
     from pgo_agent.evals.regressions import report
 
-    with runner.faults():
+    with runner.faults(json_lines):
         raise typer.Exit(report.main(before, after, effect, everything, json_lines))
 
 

@@ -32,7 +32,7 @@ def run(wanted: Wanted, asked: RunSettings, store: Path, json_lines: bool) -> No
     from pgo_agent.sandbox.errors import EnvironmentFault, Fault
 
     outlets, told = Outlets(wanted.markdown, wanted.junit), list["Result"]()
-    with runner.faults():
+    with runner.faults(json_lines):
         outlets.check(json_lines)
 
     def go(opened: "Store", emit: "Emit") -> int:

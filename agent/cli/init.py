@@ -66,33 +66,34 @@ def init(
     --from-trace the launches that a model made are listed, or one of its kernels becomes a target. With
     --check a target is put through the gate as it is, and it is said how much of it was checked.
     """
-    from pgo_agent.agent.commands.init import command
+    from pgo_agent.agent.commands.init import command, outcome
 
-    with runner.faults():
+    with runner.faults(json_lines):
         if trace is not None:
             from pgo_agent.agent.commands.traces import command as traces
 
-            traces.start(trace, kernel, output, force, asked)
+            traces.start(trace, kernel, output, force, asked, json_lines)
             raise typer.Exit
         if not file:
             raise typer.BadParameter("name a file with Triton kernels, or a trace with --from-trace")
         if inductor:
             from pgo_agent.agent.commands.init.inductor import command as inductor_code
 
-            inductor_code.write(file, kernel, output, force, asked)
+            outcome.tell(inductor_code.write(file, kernel, output, force, asked), json_lines)
             raise typer.Exit
         if program or call is not None:
             from pgo_agent.agent.commands.init import capture
 
-            capture.write(file, program or [], call, launcher, output, force, asked)
+            made = capture.write(file, program or [], call, launcher, output, force, asked)
+            outcome.tell(made, json_lines)
             raise typer.Exit
         if not check_:
             from pgo_agent.agent.commands.problems import command as problems
 
             if problems.recognised(file):
-                problems.write(file, workloads, solution, output, force, asked)
+                outcome.tell(problems.write(file, workloads, solution, output, force, asked), json_lines)
                 raise typer.Exit
-            command.print_summary(command.write(file, launcher, output, force))
+            outcome.tell(command.write(file, launcher, output, force).outcome, json_lines)
             raise typer.Exit
         if not command.ready(Path(file)):
             raise typer.Exit(1)

@@ -69,7 +69,7 @@ def optimize(
     if dry_run:
         from pgo_agent.agent.views import cost
 
-        with runner.faults(), runner.opened(store, create=True) as record:
+        with runner.faults(json_lines), runner.opened(store, create=True) as record:
             cost.tell(expect(file, asked, record), asked, json_lines)
             raise typer.Exit
     runner.run(json_lines, store, True, lambda opened, emit: start(file, asked, opened, emit))
@@ -132,7 +132,7 @@ def check(
         gate.run(gate.Wanted(candidate, base, of, markdown, junit), asked, store, json_lines)
     from pgo_agent.agent.commands import check as checking
 
-    with runner.faults():
+    with runner.faults(json_lines):
         target = gate.target_of(of, markdown, junit)
     runner.run(json_lines, store, True, lambda opened, emit: checking.start(candidate, target, asked, opened, emit))
 
@@ -190,7 +190,7 @@ def profile(
     from pgo_agent.agent.profile.summarize import summarize
     from pgo_agent.agent.views.profile import output as report
 
-    with runner.faults():
+    with runner.faults(json_lines):
         outlets = report.Outlets(json_lines, code, html, perfetto)
         outlets.check()
         wanted = profiling.parse_passes(passes)
@@ -208,7 +208,7 @@ def doctor(json_lines: JsonOption = False) -> None:
     """Say what this machine can do: sandboxes, compilers, GPU, and what to install for more."""
     from pgo_agent.agent.commands.doctor import examine
 
-    with runner.faults():
+    with runner.faults(json_lines):
         raise typer.Exit(examine(json_lines))
 
 

@@ -115,7 +115,7 @@ def prove(
     def tell(text: str) -> None:
         print(f"  {text}", file=sys.stderr, flush=True)
 
-    with runner.faults():
+    with runner.faults(json_lines):
         if patched:
             patch = command.of_files(patched)
         else:

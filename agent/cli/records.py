@@ -29,12 +29,13 @@ def recording(
 def lessons(
     file: Annotated[Path, typer.Argument(help="The target: a kernel file, or a kernel that ships: fa_fwd.")],
     store: StoreOption = WORKSPACE,
+    json_lines: JsonOption = False,
 ) -> None:
     """Say what earlier runs of a target teach the next one: wins, near misses, failures; at most a screen of lines."""
     from pgo_agent.agent.views import show as shown
 
-    with runner.faults(), runner.opened(store) as opened:
-        shown.lessons(opened, file)
+    with runner.faults(json_lines), runner.opened(store) as opened:
+        shown.lessons(opened, file, json_lines)
 
 
 @records.command(epilog="Exit codes: 0 accepted, 1 it is not, 2 usage, 3 environment.")
@@ -46,7 +47,7 @@ def verdict(
     """Say what this workspace knows of exactly the text of a file: only `accepted` may be called faster."""
     from pgo_agent.agent.commands import verdicts
 
-    with runner.faults(), runner.opened(store) as opened:
+    with runner.faults(json_lines), runner.opened(store) as opened:
         raise typer.Exit(verdicts.tell(opened, file, json_lines))
 
 
@@ -55,8 +56,9 @@ def schema(
     name: Annotated[
         str,
         typer.Argument(
-            help="events (a line of optimize, check, resume), runs, show, verdict, dry-run, doctor, profile, prove, "
-            "recording (a line), eval-gate, eval-compare, eval-mutants, eval-ablation, eval-nightly, eval-field."
+            help="events (a line of optimize, check, resume), runs, show, verdict, lessons, init, dry-run, doctor, "
+            "profile, prove, recording (a line), eval-gate, eval-compare, eval-mutants, eval-ablation, eval-nightly, "
+            "eval-field."
         ),
     ] = "events",
 ) -> None:
@@ -109,7 +111,7 @@ def runs(store: StoreOption = WORKSPACE, json_lines: JsonOption = False) -> None
     """List the runs of a workspace."""
     from pgo_agent.agent.views import show as shown
 
-    with runner.faults(), runner.opened(store) as opened:
+    with runner.faults(json_lines), runner.opened(store) as opened:
         shown.runs(opened, json_lines)
 
 
@@ -131,7 +133,7 @@ def show(
     from pgo_agent.agent.run import ttgir_files
     from pgo_agent.agent.views import show as shown
 
-    with runner.faults(), runner.opened(store) as opened:
+    with runner.faults(json_lines), runner.opened(store) as opened:
         if ttgir is not None:
             print(*ttgir_files.write(opened, run, candidate or "tuned", ttgir), sep="\n")
         elif candidate is None:

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class faults:  # noqa: N801 (used as a context manager)
-    """Print a Fault for a person and exit with its code."""
+    """Print a Fault for a person, and as an event with `--json`, and exit with its code."""
 
-    def __init__(self, feed: Any = None, json_lines: bool = False) -> None:
-        self.feed, self.json_lines = feed, json_lines
+    def __init__(self, json_lines: bool = False, feed: Any = None) -> None:
+        self.json_lines, self.feed = json_lines, feed
 
     def __enter__(self) -> None:
         """Do nothing."""
@@ -32,8 +32,10 @@ class faults:  # noqa: N801 (used as a context manager)
         if self.feed is not None:
             self.feed.close()
         if isinstance(error, Fault):
-            if self.json_lines and self.feed is not None:
-                self.feed(Event(Error(error.message, error.hint)))
+            if self.json_lines:
+                from pgo_agent.agent.views.live.progress import JsonLines
+
+                JsonLines()(Event(Error(error.message, error.hint)))
             print(f"error: {error}", file=sys.stderr)
             raise typer.Exit(int(exit_code(error))) from None
 
@@ -86,7 +88,7 @@ def run(
         last[event.type] = event.run
         feed(event)
 
-    with faults(feed, json_lines), opened(store, create) as record:
+    with faults(json_lines, feed), opened(store, create) as record:
         feed.look_at(record)
         try:
             code = go(record, emit)

@@ -9,6 +9,7 @@ from typing import Any
 
 from pgo_agent.agent.commands import json_schema
 from pgo_agent.agent.commands.doctor import Finding
+from pgo_agent.agent.commands.init.outcome import Outcome
 from pgo_agent.agent.commands.verdicts import Known
 from pgo_agent.agent.llm.models.recording import Call, Head
 from pgo_agent.agent.profile.case_profile import Profile
@@ -55,6 +56,8 @@ OBJECTS: dict[str, Any] = {
     "doctor": list[Finding],
     "profile": Profile,
     "prove": Proved,
+    "init": Outcome,
+    "lessons": list[str],
     "recording": Head | Call,  # of a line: the first, and each of the others
 }
 NAMES = ("events", *OBJECTS)

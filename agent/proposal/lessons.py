@@ -57,7 +57,7 @@ def as_lines(tried: Sequence[Tried], held_out: Collection[str]) -> list[str]:
 
 def whole_lines(tried: Sequence[Tried], held_out: Collection[str], most: int) -> list[str]:
     """Return a line for each candidate, the newest first: its job, its author, and the whole of what became of it."""
-    lines = (f"{t.run}/{t.id}, by {t.author}: {_line(t, held_out, 400, 2000)}" for t in tried[:most])
+    lines = (f"{t.run}/{t.id}, by {t.author}: {_line(t, held_out, 400, 2000, said=True)}" for t in tried[:most])
     left = [f"and {len(tried) - most} earlier ones"] if len(tried) > most else []
     return [*lines, *left]
 
@@ -76,11 +76,15 @@ def _usefulness(t: Tried) -> tuple[int, float, str]:
     return _KINDS.index(kind), gain, t.verdict if kind == "faulty" else ""
 
 
-def _line(t: Tried, held_out: Collection[str], idea_wide: int = 60, wide: int = WIDE) -> str:
-    """Verdict, ratio and where it was measured, what was tried, and why it failed or was thought to help."""
+def _line(t: Tried, held_out: Collection[str], idea_wide: int = 60, wide: int = WIDE, said: bool = False) -> str:
+    """Verdict, ratio and where it was measured, what was tried, and why it failed or was thought to help.
+
+    `said`: the words of who proposed it stand in quotes.
+    """
     ratio = f" {t.speedup:.3f}x its incumbent on {t.gpu or t.device}" if t.speedup is not None else ""
     at = "" if ratio else f" in stage {t.stage}, not measured"
-    idea = f"{t.move} ({text.line(t.rationale, idea_wide)})"
+    rationale = text.line(t.rationale, idea_wide)
+    idea = f"{t.move}, {text.quoted(rationale)}" if said else f"{t.move} ({rationale})"
     if t.proposer == GIVEN or mentions(idea, held_out):  # which names a file of this machine
         idea = "a change of somebody's"
     why = "" if t.verdict == Verdict.ACCEPTED or ratio else f": {t.why.for_model(held_out)}"

@@ -115,10 +115,13 @@ def run(store: Store, name: str, as_json: bool) -> None:
         out.print(f"not complete: pgo-agent resume {shown.id}", highlight=False)
 
 
-def lessons(store: Store, file: Path) -> None:
-    """Print the lessons of earlier runs that a new run of a target would get."""
+def lessons(store: Store, file: Path, json_lines: bool) -> None:
+    """Print the lessons of earlier runs that a new run of a target would get: a list of lines with `json_lines`."""
     subject = target.read(target_file.locate(file))
     lines = learned.as_lines(history.tried(store, history.Subject(subject.digest, subject.asked)), ())
+    if json_lines:
+        print(json.dumps(lines))
+        return
     for line in lines or [f"no run of {file} in this workspace has come to a verdict"]:
         display.output().print(escape(line), highlight=False)
 

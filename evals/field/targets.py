@@ -12,7 +12,7 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from pgo_agent.agent.commands.init import command
+from pgo_agent.agent.commands.init import outcome
 from pgo_agent.agent.exit_codes import Exit
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.evals.field import merge
@@ -68,7 +68,7 @@ def make(kernel: FieldKernel, folder: Path, check: bool, settings: RunSettings) 
 def _row(kernel: FieldKernel, file: Path, seconds: float, said: str) -> FieldTarget:
     own = merge.lines(kernel.by_hand.read_text()) if kernel.by_hand else 0
     written = file.exists()
-    left = len(command.marks(file)[0]) if written else 0
+    left = len(outcome.marks(file)[0]) if written else 0
     return FieldTarget(
         kernel.name,
         kernel.package,

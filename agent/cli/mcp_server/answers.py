@@ -202,7 +202,7 @@ def line(c: Candidate, not_told: list[str]) -> str:
     """Return a candidate as one line, as an agent may see it."""
     ratio = f" {c.speedup:.3f}x of the incumbent" if c.speedup else ""
     why = (c.why or NONE).for_model(not_told)
-    said = text.line(f"{c.move}: {c.rationale}", 400)
+    said = f"{c.move}, {text.quoted(text.line(c.rationale, 400))}"
     return text.line(f"{c.run}/{c.id} by {c.by}: {said}: {c.verdict or 'not judged'}{ratio}: {why}", 2000)
 
 

@@ -39,24 +39,32 @@ def mcp(
     idle: Annotated[
         float, typer.Option(min=0.0, help="Minutes without a submission after which a run ends, with its last session.")
     ] = 10.0,
+    all_minutes: Annotated[
+        float | None, typer.Option(min=0.0, help="Budget of all runs together that this server begins: minutes.")
+    ] = None,
+    all_gpu_seconds: Annotated[
+        float | None, typer.Option(min=0.0, help="Budget of all runs together: seconds that they hold GPUs.")
+    ] = None,
     *,
     asked: RunSettings,
     store: StoreOption = WORKSPACE,
 ) -> None:
     """Serve the judge and the profiler to coding agents, as tools over MCP: docs/agents.md.
 
-    What an agent submits is recorded as a run: show, session, report and apply know it. Budgets are of each run. What
-    was submitted is judged on when the client and this server are gone.
+    What an agent submits is recorded as a run: show, session, report and apply know it. Budgets are of each run, but
+    for those of all runs together. What was submitted is judged on when the client and this server are gone.
     """
     with runner.faults():
         _need_sdk()
         from pgo_agent.agent.cli.mcp_server import server
+        from pgo_agent.agent.cli.mcp_server.allowance import Allowance
         from pgo_agent.sandbox.errors import UsageFault
 
         if not root.is_dir():
             raise UsageFault(f"{root} is no folder", "name the folder of your kernels with --root")
         with runner.opened(store, create=True) as opened:
-            tools = server.Tools(opened, root.resolve(), asked, 60 * idle)
+            limits = Allowance(all_minutes, all_gpu_seconds)
+            tools = server.Tools(opened, root.resolve(), asked, 60 * idle, limits)
             try:
                 _serve(server.made(tools), http)
             except* (KeyboardInterrupt, BrokenPipeError):  # of a client that died while it was answered

@@ -60,6 +60,11 @@ class Commands:
         with self._lock:
             return self._said(key, running)
 
+    def knows(self, arguments: Sequence[str]) -> bool:
+        """Return whether a command of these arguments is at work, or its answer was not read."""
+        with self._lock:
+            return tuple(arguments) in self._running
+
     def _said(self, key: tuple[str, ...], running: _Running) -> Said:
         if running.said is not None:
             return running.said
@@ -78,7 +83,7 @@ class Commands:
         with self._lock:
             for running in self._running.values():
                 running.process.terminate()
-                running.process.wait()
+                running.process.communicate()
                 running.output.unlink(missing_ok=True)
             self._running.clear()
 
@@ -90,9 +95,9 @@ class Commands:
         with tempfile.NamedTemporaryFile(prefix="pgo-mcp-", suffix=".txt", delete=False) as output:
             try:
                 process = subprocess.Popen(
-                    [sys.executable, "-m", "pgo_agent.agent.cli.main", *arguments],
+                    [sys.executable, "-m", "pgo_agent.agent.cli.parent_watch", *arguments],
                     cwd=self._folder,
-                    stdin=subprocess.DEVNULL,
+                    stdin=subprocess.PIPE,  # nothing is written: the command ends with this process, however that dies
                     stdout=output,
                     stderr=output,
                     env=lent.env | {"COLUMNS": WIDTH, "NO_COLOR": "1"},

@@ -6,11 +6,12 @@ judged by `worker.py` like any candidate from elsewhere, in the box. Nothing of 
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from pgo_agent.agent import text as printable
 from pgo_agent.agent.cli.mcp_server import answers, worker
-from pgo_agent.agent.commands import check, optimize
+from pgo_agent.agent.commands import check
 from pgo_agent.agent.kernel_part import kernel_part
 from pgo_agent.agent.llm import replies
 from pgo_agent.agent.llm.replies import search_replace, unified_diff, whole_kernel
@@ -20,7 +21,6 @@ from pgo_agent.agent.run.record.candidate import candidate_id
 from pgo_agent.agent.run.record.run import Run
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.record.user_requests import Kind
-from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.isolation import lending
@@ -50,13 +50,14 @@ def inside(root: Path, name: str) -> Path:
     return resolved
 
 
-def run_of(store: Store, file: Path, asked: RunSettings, who: str, idle: float) -> Run:
-    """Return the run of a target that is open, or a new one. Raises Faults, also for a target that is none."""
+def run_of(store: Store, file: Path, begin: Callable[[Path], str]) -> Run:
+    """Return the run of a target that is open, or the new one that `begin` names. Raises Faults, also for a target that
+    is none."""
     subject = target.read(file)
     for run in submissions.open_runs(store):
         if run.digest == subject.digest and Path(run.target) == subject.path.resolve():
             return run
-    return store.run(optimize.open_to(who, idle, file, asked, store))
+    return store.run(begin(file))
 
 
 def submit(store: Store, run: Run, text: str, note: str, who: str, of: str) -> list[str]:

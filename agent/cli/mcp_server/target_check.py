@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pgo_agent.agent.cli.mcp_server import answers
 from pgo_agent.agent.cli.mcp_server.slow import Commands, Said
-from pgo_agent.agent.commands.init import command
+from pgo_agent.agent.commands.init import outcome
 from pgo_agent.agent.run import settings
 from pgo_agent.agent.run.record.candidate import candidate_id
 from pgo_agent.agent.run.record.store import Store
@@ -23,7 +23,7 @@ AT_WORK = "the target is put through the gate: call again with the same argument
 def checked(commands: Commands, root: Path, file: Path, asked: RunSettings, seconds: float) -> Said:
     """Return what is left to write of a target, else how much of it was checked. `root`: of the workspace."""
     apart = root.resolve() / FOLDER
-    to_write, guessed = (_shown(lines, target.read(file)) for lines in command.marks(file))
+    to_write, guessed = (_shown(lines, target.read(file)) for lines in outcome.marks(file))
     if to_write:
         return Said("done", 1, "".join(f"to write: {line}\n" for line in to_write))
     arguments = ["init", "--check", str(file), "--store", str(apart), *settings.arguments(asked, Command.INIT)]

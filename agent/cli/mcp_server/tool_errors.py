@@ -9,6 +9,8 @@ from typing import Any
 from mcp.server.mcpserver.exceptions import ToolError
 from pgo_agent.sandbox.errors import Fault
 
+OF_A_PERSON = " (such options and commands are for whoever started the server)"
+
 
 @contextmanager
 def telling(error: type[Exception]) -> Iterator[None]:
@@ -16,7 +18,11 @@ def telling(error: type[Exception]) -> Iterator[None]:
     try:
         yield
     except Fault as e:
-        raise error(f"{e.message}. {e.hint}") from None
+        raise error(f"{e.message}. {e.hint}{OF_A_PERSON if _is_of_a_shell(e.hint) else ''}") from None
+
+
+def _is_of_a_shell(hint: str) -> bool:
+    return "--" in hint or "`pgo-agent " in hint or " -o" in hint
 
 
 def told(tool: Callable[..., Any], error: type[Exception] = ToolError) -> Callable[..., Any]:

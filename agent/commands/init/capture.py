@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pgo_agent.agent.commands.init import captured_calls, captured_target, command, made_launchers, program
+from pgo_agent.agent.commands.init import captured_calls, captured_target, command, made_launchers, outcome, program
 from pgo_agent.agent.commands.init.captured_calls import Captured
 from pgo_agent.agent.commands.init.guessed_sizes import Trying
+from pgo_agent.agent.commands.init.outcome import Outcome
 from pgo_agent.agent.commands.init.program import Program
 from pgo_agent.agent.commands.init.seen import Seen
 from pgo_agent.agent.run.settings import DEFAULT_DEVICE, RunSettings
@@ -26,8 +27,8 @@ def write(
     to: Path | None,
     force: bool,
     settings: RunSettings,
-) -> list[Path]:
-    """Run the program, write the targets and print what came of it; return their files.
+) -> Outcome:
+    """Run the program and write the targets.
 
     Raises UsageFault when the program calls no launcher, and for an output that exists.
     """
@@ -65,8 +66,9 @@ def write(
     if not written and (first := next(r for *_, r in tried if r)):
         raise first
     notes = [n for _, _, said, _ in tried for n in said]
-    _print([g for g, _ in written], [to for _, to in written], replace(seen, notes=(*seen.notes, *notes)))
-    return [to for _, to in written]
+    ended = [f"the program ended early, so later calls were not seen: {seen.error}"] if seen.error else []
+    targets = tuple(outcome.written(to, [_about(g)]) for g, to in written)
+    return Outcome(targets, notes=(*seen.notes, *notes, *ended))
 
 
 def _tried(trying: Trying) -> tuple[list[str], UsageFault | None]:
@@ -93,24 +95,7 @@ def _texts(seen: Seen, asked: Program, base: Path) -> dict[str, str]:
     return texts
 
 
-def _print(groups: Sequence[Captured], written: Sequence[Path], seen: Seen) -> None:
-    from pgo_agent.agent.views import summary
-
-    out = summary.output()
-
-    def line(text: str) -> None:
-        out.print(text, markup=False, highlight=False, soft_wrap=True)
-
-    for group, path in zip(groups, written, strict=True):
-        kernels = [launch["kernel"] for c in group.pair for launch in c.launches]
-        calls = f"{len(group.calls)} calls" if len(group.calls) > 1 else "one call"
-        line(f"{group.name}: {calls}, kernels {', '.join(dict.fromkeys(kernels))}")
-        to_write, guessed = command.marks(path)
-        line(f"{path} is written: {len(to_write)} lines to write, {len(guessed)} guessed ones to look at")
-        for text in to_write:
-            line(f"  {text}")
-        line(f"then: pgo-agent init --check {path}")
-    for note in seen.notes:
-        line(f"note: {note}")
-    if seen.error:
-        line(f"note: the program ended early, so later calls were not seen: {seen.error}")
+def _about(group: Captured) -> str:
+    kernels = [launch["kernel"] for c in group.pair for launch in c.launches]
+    calls = f"{len(group.calls)} calls" if len(group.calls) > 1 else "one call"
+    return f"{group.name}: {calls}, kernels {', '.join(dict.fromkeys(kernels))}"

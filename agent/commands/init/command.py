@@ -1,4 +1,4 @@
-"""`pgo-agent init`: writes the skeleton and prints what it found and guessed; `--check` lists what a target lacks.
+"""`pgo-agent init FILE`: writes the skeleton from the text of a file; `--check` lists what a target lacks.
 
 Relies on `check.py` to put a target through the gate as its own candidate. It never changes the file that it reads.
 """
@@ -9,15 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pgo_agent.agent.commands.init import infer as guessing
-from pgo_agent.agent.commands.init import render
+from pgo_agent.agent.commands.init import outcome, render
 from pgo_agent.agent.commands.init import scan as reading
+from pgo_agent.agent.commands.init.outcome import Outcome
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.errors import EnvironmentFault, UsageFault
 
 
 @dataclass(frozen=True)
 class Written:
-    """What `init` wrote, for a person to read."""
+    """What was written, and what was found and guessed for it."""
 
     path: Path
     kernels: tuple[str, ...]
@@ -26,6 +27,19 @@ class Written:
     plain: dict[str, object]  # name -> value, None: to write
     outputs: tuple[str, ...]
     notes: tuple[str, ...]
+
+    @property
+    def outcome(self) -> Outcome:
+        """Return what was found and guessed, to be printed."""
+        facts = {
+            "kernels": ", ".join(self.kernels),
+            "launcher": self.launcher,
+            "tensors": ", ".join(f"{n} {shape}" for n, shape in self.tensors.items()) or "none found",
+            "values": ", ".join(f"{n} = {'?' if v is None else v}" for n, v in self.plain.items()) or "none",
+            "results": ", ".join(self.outputs) or "none found",
+        }
+        about = [f"{name:9} {text}" for name, text in facts.items()]
+        return Outcome((outcome.written(self.path, about, self.notes),))
 
 
 def write(file: str, launcher: str | None, to: Path | None, force: bool) -> Written:
@@ -105,45 +119,9 @@ def _notes(scanned: reading.ScannedFile, guesses: guessing.Guesses) -> list[str]
     return notes
 
 
-def marks(path: Path) -> tuple[list[str], list[str]]:
-    """Return the lines of a target to write, and those that were guessed. Raises TargetFault for missing names."""
-    subject = target.read(path)
-    lines = list(enumerate(target.text(subject.contract_path).splitlines(), 1))
-    if subject.sidecar:
-        lines += list(enumerate(subject.source.splitlines(), 1))
-    marked = [[f"line {n}: {line.strip()}" for n, line in lines if f"  {mark}" in line] for mark in render.MARKS]
-    return marked[0], marked[1]
-
-
-def print_summary(written: Written) -> None:
-    """Print what was found and guessed, and what comes next."""
-    from pgo_agent.agent.views import summary
-
-    out = summary.output()
-    facts = {
-        "kernels": ", ".join(written.kernels),
-        "launcher": written.launcher,
-        "tensors": ", ".join(f"{n} {shape}" for n, shape in written.tensors.items()) or "none found",
-        "values": ", ".join(f"{n} = {'?' if v is None else v}" for n, v in written.plain.items()) or "none",
-        "results": ", ".join(written.outputs) or "none found",
-    }
-    for name, text in facts.items():
-        out.print(f"{name:9} {text}", markup=False, highlight=False, soft_wrap=True)
-    for note in written.notes:
-        out.print(f"note: {note}", markup=False, highlight=False, soft_wrap=True)
-    to_write, guessed = marks(written.path)
-    out.print(
-        f"{written.path} is written: {len(to_write)} lines to write, {len(guessed)} guessed ones to look at:",
-        soft_wrap=True,
-    )
-    for line in to_write:
-        out.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
-    out.print(f"then: pgo-agent init --check {written.path}", markup=False, highlight=False, soft_wrap=True)
-
-
 def ready(path: Path) -> bool:
     """Return whether nothing is left to write; prints on stderr what is."""
-    to_write, guessed = marks(path)
+    to_write, guessed = outcome.marks(path)
     for line in to_write:
         print(f"to write: {path}, {line}", file=sys.stderr)
     if guessed and not to_write:

@@ -4,10 +4,10 @@ It tells problems from files with kernels by what they define. The problem itsel
 runs in the box alone.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 
-from pgo_agent.agent.commands.init import command, program
+from pgo_agent.agent.commands.init import command, outcome, program
+from pgo_agent.agent.commands.init.outcome import Outcome
 from pgo_agent.agent.commands.problems import definition, definition_target, kernelbench, written
 from pgo_agent.agent.run.settings import DEFAULT_DEVICE, RunSettings
 from pgo_agent.sandbox import devices, target
@@ -40,8 +40,8 @@ def recognised(file: str) -> bool:
 
 def write(
     file: str, workloads: Path | None, solution: Path | None, to: Path | None, force: bool, settings: RunSettings
-) -> Path:
-    """Write the target of a problem, and print what it is; return its path.
+) -> Outcome:
+    """Write the target of a problem.
 
     Raises UsageFault for a problem that does not run, and for an output that exists.
     """
@@ -49,16 +49,15 @@ def write(
     to = to or Path(f"{path.stem}_target.py")
     command.refuse(to, path, force)
     if path.suffix == ".json":
-        lines = _definition(path, workloads, solution, to, settings)
+        lines, notes = _definition(path, workloads, solution, to, settings), list[str]()
     elif workloads or solution:
         raise UsageFault("--workloads and --solution belong to a definition of flashinfer-bench", "name its JSON file")
     else:
-        lines = _model(path, to, settings)
-    _print(to, lines)
-    return to
+        lines, notes = _model(path, to, settings)
+    return Outcome((outcome.written(to, lines, notes),))
 
 
-def _model(path: Path, to: Path, settings: RunSettings) -> list[str]:
+def _model(path: Path, to: Path, settings: RunSettings) -> tuple[list[str], list[str]]:
     problem = kernelbench.read(target.text(path))
     inside, device = box.choose(settings.sandbox, settings.python), devices.find(settings.device or DEFAULT_DEVICE)
     looked = written.look(inside, problem)
@@ -69,12 +68,12 @@ def _model(path: Path, to: Path, settings: RunSettings) -> list[str]:
             f"no plan can hold what the model does: {why}", "give a part of it that is in a file of its own"
         )
     sizes = ", ".join(f"{n} = {v}" for n, v in problem.sizes.items())
-    return [
+    lines = [
         "a problem of KernelBench's form: the kernel as shipped is PyTorch's own",
         f"sizes    {sizes or 'none that may change'}",
         f"weights  {', '.join(looked.weights) or 'none'}",
-        *(f"note: {note}" for note in written.notes(problem, looked)),
     ]
+    return lines, [*written.notes(problem, looked)]
 
 
 def _definition(
@@ -85,7 +84,7 @@ def _definition(
     solved = definition.solution(solution, of) if solution else None
     _save(definition_target.text(of, listed, solved, path), to)
     inside, device = box.choose(settings.sandbox, settings.python), devices.find(settings.device or DEFAULT_DEVICE)
-    to_write, _ = command.marks(to)
+    to_write, _ = outcome.marks(to)
     if not to_write and (why := program.error_of(inside, device.key, COUNTED, to)):
         _save(definition_target.text(of, listed, solved, path, " ".join(why.split())[:60]), to)
     if not (to_write or solved) and (asks := _unheld(inside, device, to)):
@@ -120,17 +119,3 @@ def _unheld(inside: box.Box, device: devices.Device, to: Path) -> str:
 def _save(text: str, to: Path) -> None:
     target.parse(text, str(to))
     command.save(text, to)
-
-
-def _print(to: Path, lines: Sequence[str]) -> None:
-    from pgo_agent.agent.views import summary
-
-    out = summary.output()
-    to_write, guessed = command.marks(to)
-    ends = [
-        f"{to} is written: {len(to_write) or 'nothing'} left to write, {len(guessed)} guessed lines to look at",
-        *(f"  {line}" for line in to_write),
-        f"then: pgo-agent init --check {to}",
-    ]
-    for line in (*lines, *ends):
-        out.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -23,7 +23,7 @@ def holds(file: Path, kernel: str) -> bool:
 def write(file: Path, kernel: str, to: Path, settings: RunSettings, notes: list[str]) -> list[Path]:
     """Write the target of a kernel; none, with a note, where no reference can be made of its graph."""
     try:
-        return command.write(str(file), kernel, to, True, settings)
+        return [Path(t.file) for t in command.write(str(file), kernel, to, True, settings).targets]
     except UsageFault as e:
         notes.append(f"its graph, in {file}, gives no reference: {e.message}")
         return []

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
+from pgo_agent.agent.commands.init.outcome import Outcome
 from pgo_agent.agent.commands.traces import roof, target_file
 from pgo_agent.agent.commands.traces.events import TracedTensor
 from pgo_agent.agent.commands.traces.summary import WORTH, Kernel, Signature, Trace
@@ -12,6 +13,17 @@ from pgo_agent.sandbox.devices import DEVICES, Device
 MOST_KERNELS, MOST_SHAPES = 40, 4
 MOST_TENSORS = 4
 NEAR = 0.9  # part of the roof from which little is left to gain
+
+
+def outcome(trace: Trace, asked: Device | None) -> Outcome:
+    """Return them for `--json`: a line for each, the most time first."""
+    device = asked or of_trace(trace)
+    about = [
+        f"{k.name}: {k.launches} launches, {'' if trace.measured else '~'}{share:.0%} of the time, "
+        f"{verdict(k, share, device)}"
+        for k, share in ranked(trace, device)
+    ]
+    return Outcome((), tuple(about), tuple(notes(trace, device)))
 
 
 def show(trace: Trace, asked: Device | None) -> None:

@@ -7,6 +7,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 import yaml
@@ -72,7 +73,8 @@ def test_every_kernel_is_looked_at_and_each_has_its_part_of_the_comment(reposito
     (kernels / "other.py").write_text(ADD.replace("n=2048", "n=4096"))
     (kernels / "third.py").write_text(ADD.replace("tl.arange(0, BLOCK)", "tl.arange(0, BLOCK + 1)"))
     try:
-        done = acted(repository, files="my kernels/*.py\nnothing/*.py", against="git:main", python=sys.executable)
+        patterns, report = "my kernels/*.py\nnothing/*.py", str(repository.parent / "kernels.xml")
+        done = acted(repository, files=patterns, against="git:main", python=sys.executable, junit=report)
     finally:
         (kernels / "third.py").unlink()
         git(repository, "checkout", "-q", "--", ".")
@@ -85,6 +87,10 @@ def test_every_kernel_is_looked_at_and_each_has_its_part_of_the_comment(reposito
     ]
     assert "my kernels/other.py says something else than git:main (" in done.summary and ") of: SMALL" in done.summary
     assert "arange's range must be a power of 2" in done.summary
+    suites = ElementTree.parse(report).getroot()
+    classes = [{t.get("classname") for t in suite.iter("testcase")} for suite in suites]
+    assert classes == [{f"my kernels/{name}.py"} for name in ("add", "other", "third")]
+    assert [s.get("failures") for s in suites] == ["0", "0", "1"] and suites[1].get("errors") == "1"
 
 
 @pytest.mark.slow

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pgo_agent.agent.commands.init import command, program
+from pgo_agent.agent.commands.init import command, outcome, program
 from pgo_agent.agent.commands.init.inductor import calls, contract, draft, groups, kernels, output_code, target_text
 from pgo_agent.agent.commands.init.inductor.draft import Draft
 from pgo_agent.agent.commands.init.inductor.fx_text import NoReference
 from pgo_agent.agent.commands.init.inductor.groups import Group
 from pgo_agent.agent.commands.init.inductor.target_text import Source
+from pgo_agent.agent.commands.init.outcome import Outcome, WrittenTarget
 from pgo_agent.agent.run.settings import DEFAULT_DEVICE, RunSettings
 from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.errors import UsageFault
@@ -47,17 +48,8 @@ class Found:
         return self.drafts[0].group.name
 
 
-@dataclass(frozen=True)
-class Written:
-    """A target that was written."""
-
-    found: Found
-    path: Path
-    notes: tuple[str, ...]
-
-
-def write(file: str, kernel: str | None, to: Path | None, force: bool, settings: RunSettings) -> list[Path]:
-    """Write the targets and print what came of it; return their files.
+def write(file: str, kernel: str | None, to: Path | None, force: bool, settings: RunSettings) -> Outcome:
+    """Write the targets.
 
     Raises UsageFault for what is none of Inductor's files, for a kernel that it has not, and for an output that exists.
     """
@@ -80,17 +72,21 @@ def write(file: str, kernel: str | None, to: Path | None, force: bool, settings:
     inside = box.choose(settings.sandbox, settings.python)
     device = devices.find(settings.device or DEFAULT_DEVICE).key
     made = kernels.plain(inside, device, [f.drafts[0] for f in chosen])
-    written = list[Written]()
+    written = list[WrittenTarget]()
     for one, plain, file_ in zip(chosen, made, files, strict=True):
         if plain.refused:
             refused.append((one.name, plain.refused))
         else:
             drafts = (draft.with_blocks(one.drafts[0], plain.kernels), *one.drafts[1:])
             written.append(_written(Source(path.name, drafts, plain), one, file_, inside, device))
-    _print(found, written, refused, modules[0].release)
+    without = [f"no target for {name}: {why}" for name, why in refused]
     if not written:
-        raise UsageFault(f"no target: {'; '.join(f'{n}: {why}' for n, why in refused)}", "name another --kernel")
-    return [w.path for w in written]
+        raise UsageFault("; ".join(without), "name another --kernel")
+    about = [
+        f"{len(found)} kernels that a target can be written for, in code that looks like that of {modules[0].release}:",
+        *(f"  {one.share:4.0%} of the bytes: {_told(one)}" for one in found),
+    ]
+    return Outcome(tuple(written), tuple(about), tuple(without))
 
 
 def _found(every: Sequence[Group]) -> tuple[list[Found], list[tuple[str, str]]]:
@@ -125,20 +121,20 @@ def _chosen(path: Path, found: Sequence[Found], refused: Sequence[tuple[str, str
     raise UsageFault(f"{path.name} has no kernel {kernel}", f"name one of: {names}")
 
 
-def _written(source: Source, found: Found, to: Path, inside: Box, device: str) -> Written:
+def _written(source: Source, found: Found, to: Path, inside: Box, device: str) -> WrittenTarget:
     """Write a target with free rows, where reference and launcher take other ones; else with the sizes of the call."""
-    first, rest = source.drafts[0], source.drafts[1:]
+    first, rest, about = source.drafts[0], source.drafts[1:], [_told(found)]
     why = _tried(source, to, inside, device)
     if not why:
-        return Written(found, to, ())
+        return outcome.written(to, about)
     if first.sizes.rows is None:
-        return Written(found, to, (f"the target fails on stand-in tensors: {why}",))
+        return outcome.written(to, about, [f"the target fails on stand-in tensors: {why}"])
     if not _tried(replace(source, drafts=(draft.everywhere(first), *rest)), to, inside, device):
-        return Written(found, to, ())
+        return outcome.written(to, about)
     plain = kernels.plain(inside, device, [fixed := draft.fixed(first)])[0]
     failed = _tried(Source(source.path, (fixed,), plain), to, inside, device)
     notes = [f"the target fails on stand-in tensors: {failed}"] if failed else []
-    return Written(found, to, (f"small cases have the sizes of the call, for others fail: {why}", *notes))
+    return outcome.written(to, about, [f"small cases have the sizes of the call, for others fail: {why}", *notes])
 
 
 def _tried(source: Source, to: Path, inside: Box, device: str) -> str:
@@ -147,32 +143,6 @@ def _tried(source: Source, to: Path, inside: Box, device: str) -> str:
     target.parse(text, str(to))
     command.save(text, to)
     return program.error_of(inside, device, TRIED, to)
-
-
-# what is printed ------------------------------------------------------------------------------------------------------
-
-
-def _print(
-    found: Sequence[Found], written: Sequence[Written], refused: Sequence[tuple[str, str]], release: str
-) -> None:
-    from pgo_agent.agent.views import summary
-
-    out = summary.output()
-
-    def line(text: str) -> None:
-        out.print(text, markup=False, highlight=False, soft_wrap=True)
-
-    line(f"{len(found)} kernels that a target can be written for, in code that looks like that of {release}:")
-    for one in found:
-        line(f"  {one.share:4.0%} of the bytes: {_told(one)}")
-    for w in written:
-        to_write, guessed = command.marks(w.path)
-        line(f"{w.path} is written: {len(to_write)} lines to write, {len(guessed)} guessed ones to look at")
-        for text in (*to_write, *(f"note: {n}" for n in w.notes)):
-            line(f"  {text}")
-        line(f"then: pgo-agent init --check {w.path}")
-    for name, why in refused:
-        line(f"no target for {name}: {why}")
 
 
 def _told(one: Found) -> str:

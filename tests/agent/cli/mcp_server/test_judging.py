@@ -101,7 +101,7 @@ def test_the_baselines_name_every_public_case(results: dict[str, Any]) -> None:
 def test_history_tells_the_next_agent_what_failed_by_its_job_and_in_whole_lines(results: dict[str, Any]) -> None:
     wrong, right = (line for line in results["history"] if line.partition(",")[0] in results["jobs"])
     assert wrong.startswith(results["wrong"]["job"]) and wrong.endswith(results["wrong"]["reason"])
-    assert "whole kernel (Longer blocks.)" in right and "edit of" not in right
+    assert 'whole kernel, "Longer blocks."' in right and "edit of" not in right
 
 
 def test_launch_configurations_are_taken_as_they_are_written_down(results: dict[str, Any]) -> None:

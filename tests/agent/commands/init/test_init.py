@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from pgo_agent.agent.commands.init import command, infer, render, scan
+from pgo_agent.agent.commands.init import command, infer, outcome, render, scan
 from pgo_agent.agent.commands.init.infer import Argument
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.errors import UsageFault
@@ -46,7 +46,7 @@ def arguments(name: str, launcher: str) -> dict[str, Argument]:
 def test_the_skeleton_is_a_target_with_everything_but_its_reference(tmp_path: Path) -> None:
     init(KERNEL + LAUNCHER, tmp_path)
     assert target.read(tmp_path / "made.py").name == "made"
-    to_write, guessed = command.marks(tmp_path / "made.py")
+    to_write, guessed = outcome.marks(tmp_path / "made.py")
     assert [line.partition(": ")[2] for line in to_write] == [
         'raise NotImplementedError("out, in plain PyTorch")  # to write'
     ]
