@@ -58,11 +58,11 @@ def tell(outcome: Outcome, json_lines: bool) -> None:
 
 
 def _lines(t: WrittenTarget) -> list[str]:
-    said = f"lines to write: {len(t.to_write) or 'none'}, guessed ones to look at: {len(t.guessed) or 'none'}"
+    said = f"{len(t.to_write)} lines to write, {len(t.guessed)} guessed ones to look at"
     return [
         *t.about,
         *_notes(t.notes),
-        f"{t.file} is written; {said}",
+        f"{t.file} is written: {said}",
         *(f"  {line}" for line in t.to_write),
         f"then: pgo-agent init --check {t.file}",
     ]

@@ -81,5 +81,5 @@ def test_a_page_that_does_not_fit_leaves_the_one_that_is_there(disk: Disk) -> No
 def test_a_full_folder_for_temporary_files_is_not_the_kernels_fault(disk: Disk, tmp_path: Path) -> None:
     unbuilt(tmp_path)
     done = pgo(*breaking.SHORT, cwd=tmp_path, TMPDIR=str(disk("220k")))
-    assert done.code == 3 and "disk/tmp" in done.err and "free some space" in done.err, done.err
+    assert done.code == 3 and "/disk/" in done.err and "free some space" in done.err, done.err
     assert "Traceback" not in done.err and "candidate.verdict" not in done.out

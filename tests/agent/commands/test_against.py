@@ -57,7 +57,8 @@ def checked(folder: Path, text: str, *more: str, base: str = "git:main", name: s
 
 
 def runs(folder: Path) -> int:
-    return len(json.loads(pgo("runs", "--json", cwd=folder).out or "[]"))
+    told = json.loads(pgo("runs", "--json", cwd=folder).out)
+    return len(told) if isinstance(told, list) else 0  # an error: there is no workspace yet
 
 
 # the same code --------------------------------------------------------------------------------------------------------
