@@ -7,6 +7,7 @@ commit. A run that found no improvement says so: its winner column stays empty.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from pgo_agent.agent.run.record.run_summary import no_time
 from pgo_agent.agent.run.record.shipped_results import RecordedLine, rows
 from pgo_agent.agent.version import short
 from pgo_agent.evals.nightly import load
@@ -123,7 +124,7 @@ def _table(row: Row, who: str) -> str:
         unit = case.reached(SHIPPED, row.environment).unit
         rates = [_rate(row, case, side) for side in (*BASES, WINNER)]
         ratio = interval(case.ratio(TUNED)) if row.winner else "-"
-        none = {n: _refusal(why) for n in libraries if (why := (row.refused or {}).get(n, {}).get(name))}
+        none = {n: no_time(why) for n in libraries if (why := (row.refused or {}).get(n, {}).get(name))}
         cells = [*rates, ratio, *(_rate(row, case, n, none.get(n, "-")) for n in libraries)]
         lines.append("| " + " | ".join([f"{name.split('/', 1)[1]} ({unit})", *cells]) + " |")
     won = f"Geometric mean {interval(row.ratio(TUNED))} of tuned."
@@ -131,10 +132,6 @@ def _table(row: Row, who: str) -> str:
     rounds = len(next(iter(row.cases.values())).ms[SHIPPED])
     lines.append(f"\n{total} {measured_on(row.environment, row.commit)}; {rounds} rounds, 95 % bootstrap intervals.\n")
     return "\n".join(lines)
-
-
-def _refusal(why: str) -> str:
-    return "not installed" if "ModuleNotFoundError" in why else "refused"
 
 
 def _rate(row: Row, case: Case, side: str, none: str = "-") -> str:

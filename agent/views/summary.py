@@ -10,7 +10,7 @@ from pathlib import Path
 from pgo_agent.agent.evaluation import coverage_text
 from pgo_agent.agent.run import shipped_configurations
 from pgo_agent.agent.run.record.baseline import TimeSource
-from pgo_agent.agent.run.record.run_summary import FailedRun, KnownRate, MeasuredRun, RankedRun, RunSummary
+from pgo_agent.agent.run.record.run_summary import FailedRun, KnownRate, MeasuredRun, RankedRun, RunSummary, no_time
 from pgo_agent.agent.run.shipped_configurations import AUTOTUNED
 from rich.console import Console
 from rich.markup import escape
@@ -107,7 +107,7 @@ def _measured(summary: MeasuredRun, run: str, out: Console) -> None:
     for column in ("case", "", *sides, *(["winner / tuned"] if summary.winner else [])):
         table.add_column(column, justify="left" if column in ("case", "") else "right")
     for case, row in summary.cases.items():
-        refused = {s: "refused" for s, cases in noted.items() if case in cases}
+        refused = {s: no_time(cases[case]) for s, cases in noted.items() if case in cases}
         cells = [f"{row.sides[s].rate:.0f}" if s in row.sides else refused.get(s, "-") for s in sides]
         last = [interval(row.ratio["tuned"])] if row.ratio else []
         table.add_row(case.split("/", 1)[1], row.sides["shipped"].unit, *cells, *last)

@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 
 from pgo_agent.agent.run import shipped_configurations
+from pgo_agent.agent.run.record.run_summary import no_time
 from pgo_agent.agent.run.shipped_configurations import AUTOTUNED
 from pgo_agent.agent.version import short
 from pgo_agent.evals.leaderboard import figures, rank
@@ -223,8 +224,8 @@ def _case(name: str, c: Case, sides: Sequence[str], r: Row) -> Values:
     reached = {s: c.reached(s, r.environment) for s in c.ms}
     delivered = reached[c.delivered]
     rates = [f"{reached[s].rate:,.0f}" if s in reached and reached[s].rate is not None else "-" for s in sides]
-    refused = {s for s, cases in (r.refused or {}).items() if name in cases and s not in reached}
-    rates = ["refused" if s in refused else rate for s, rate in zip(sides, rates, strict=True)]
+    refused = {s: no_time(cases[name]) for s, cases in (r.refused or {}).items() if name in cases and s not in reached}
+    rates = [refused.get(s, rate) for s, rate in zip(sides, rates, strict=True)]
     plan = c.plans.get(c.delivered, {})
     return {
         "name": _case_name(name),

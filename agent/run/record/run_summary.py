@@ -98,6 +98,11 @@ class MeasuredRun(Record):
     libraries: dict[str, dict[str, str]] | None = field(default=None, metadata=OPTIONAL)
 
 
+def no_time(why: str) -> str:
+    """Return what stands in place of a library's time, by why there is none: a word for a table."""
+    return "not installed" if "ModuleNotFoundError" in why else "refused"
+
+
 @dataclass(frozen=True, kw_only=True)
 class RankedRun(Record):
     """What is known without a GPU."""
