@@ -148,7 +148,8 @@ def resume(
 ) -> None:
     """Go on with an interrupted or waiting run: nothing that was recorded is lost or done twice.
 
-    Budgets, GPUs and an interpreter that are given replace those of the run. A check ends as `check` says.
+    Budgets, judge, GPUs and an interpreter that are given replace those of the run: another host, or another cluster,
+    may go on with it. A check ends as `check` says.
     """
     from pgo_agent.agent.commands import optimize
 

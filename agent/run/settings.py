@@ -99,7 +99,7 @@ class RunSettings:
             "auto, gpu (fail without one), cpu (Triton's interpreter), spool:DIR: a GPU elsewhere, where `python "
             "-m pgo_agent.sandbox.judge --spool DIR --target FILE` answers what is asked in that folder, or "
             "ray:ADDRESS: the GPUs of a Ray cluster (ray:local, ray:auto, ray:HOST:6379, ray://HOST:10001).",
-            EVERY - {Command.PROFILE},
+            (EVERY - {Command.PROFILE}) | {Command.RESUME},
             of_machine=True,
         ),
     ] = "auto"

@@ -6,6 +6,8 @@ another model or driver than the first are left out, so that all times of a run 
 """
 
 import importlib.metadata
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Container, Sequence
@@ -14,7 +16,7 @@ from typing import Any, ClassVar
 from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.errors import EnvironmentFault
 from pgo_agent.sandbox.judge.cluster.gpu_host import GpuHost
-from pgo_agent.sandbox.judge.cluster.ray_cluster import ANY, Cluster, Node
+from pgo_agent.sandbox.judge.cluster.ray_cluster import ANY, Cluster, Node, listens
 from pgo_agent.sandbox.judge.cluster.remote_gpu import Files, Lost, RemoteGpu
 from pgo_agent.sandbox.judge.gpus import Gpu
 from pgo_agent.sandbox.judge.pool import GpuPool
@@ -23,6 +25,7 @@ from pgo_agent.sandbox.target import Target
 FIRST_SECONDS = 60.0  # for the first actor: its host imports what it needs
 PATIENCE = 60.0  # seconds without a GPU after which a run ends; hosts may come back meanwhile
 LOOK = 2.0  # seconds between looks for hosts
+HEADLESS = 40.0  # seconds without the cluster's head after which a run stops: Ray kills its process after 60
 Arguments = Callable[[Node, int], Sequence[object]]
 
 
@@ -59,6 +62,8 @@ class ClusterPool(GpuPool):
             self.close()
             raise EnvironmentFault(*_none(cluster, self.left_out))
         threading.Thread(target=self._watch, daemon=True).start()
+        if head := cluster.head:
+            threading.Thread(target=self._watch_head, args=(head,), daemon=True).start()
 
     def begin(self, tell: Callable[..., None], keep: Callable[[Gpu, str], None], quarantined: Container[str]) -> None:
         super().begin(tell, keep, quarantined)
@@ -76,6 +81,17 @@ class ClusterPool(GpuPool):
             RemoteGpu(handle, {"host": "", "uuid": "", "index": "", "model": ""}, self.subject).close()
 
     # hosts ------------------------------------------------------------------------------------------------------------
+
+    def _watch_head(self, address: str) -> None:
+        """Stop the run, as Ctrl-C does, when the head is gone: Ray would end this process, and tell nothing of it."""
+        heard = time.monotonic()
+        while not self._closed and time.monotonic() < heard + HEADLESS:
+            time.sleep(LOOK)
+            heard = time.monotonic() if listens(address) else heard
+        if not self._closed:
+            gone = f"the head of the cluster, {address}, is gone for {HEADLESS:.0f} s: the run stops"
+            self._tell("warning", text=f"{gone}; `pgo-agent resume` goes on, with another --judge if it stays away")
+            os.kill(os.getpid(), signal.SIGINT)
 
     def _watch(self) -> None:
         while not self._closed:

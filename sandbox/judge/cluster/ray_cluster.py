@@ -4,6 +4,7 @@
 a driver on a host of the cluster; //HOST:PORT is a Ray client's. Relies on Ray alone, and judges nothing.
 """
 
+import contextlib
 import os
 import socket
 import time
@@ -77,6 +78,13 @@ class Cluster:
         """Return an answer that is there. Raises what Ray raises."""
         return self._ray.get(ref)
 
+    @property
+    def head(self) -> str:
+        """Return where the head's GCS listens; empty behind a Ray client, which tells of a lost head itself."""
+        if self.address.startswith("//"):
+            return ""
+        return str(self._ray.get_runtime_context().gcs_address)
+
     def close(self) -> None:
         self._ray.shutdown()
 
@@ -118,6 +126,14 @@ def _must_answer(address: str) -> None:
             why = str(e)
             time.sleep(1)
     raise EnvironmentFault(f"nothing answers at {address} in {ANSWER_SECONDS:.0f} s: {why}", _help())
+
+
+def listens(address: str) -> bool:
+    """Return whether something takes connections at HOST:PORT."""
+    host, _, port = address.rpartition(":")
+    with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=5):
+        return True
+    return False
 
 
 def _help() -> str:

@@ -2,6 +2,8 @@
 
 import itertools
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +19,7 @@ from pgo_agent.sandbox.judge.gpus import Gpu
 from pgo_agent.sandbox.judge.questions import Hello
 
 from tests.agent.many import Machine, overlapping
-from tests.conftest import TARGETS
+from tests.conftest import ROOT, TARGETS
 
 ray = pytest.importorskip("ray", reason="Ray is not installed here")
 ADD = target.read(TARGETS / "add.py")
@@ -118,6 +120,35 @@ def test_runs_that_take_one_gpu_each_share_a_cluster(hosts: Hosts) -> None:
     for pool in pools:
         pool.close()
     hosts.started.remove_node(node)
+
+
+WITHOUT_HEAD = """
+import os, signal, sys, time
+from pathlib import Path
+from pgo_agent.sandbox.judge.cluster import cluster_pool
+from tests.sandbox.judge.cluster.test_cluster_pool import Hosts, uuid
+
+cluster_pool.HEADLESS = 5.0
+hosts = Hosts(Path(sys.argv[1]))
+hosts.started.add_node(num_cpus=1, num_gpus=1)
+pool = hosts.pool()
+hosts.started.head_node.kill_gcs_server()
+try:
+    while True:
+        uuid(pool)
+        time.sleep(0.5)
+except KeyboardInterrupt:
+    print(hosts.events[-1]["text"], flush=True)
+    os._exit(0)  # Ray would wait for its head
+"""
+
+
+@pytest.mark.slow
+def test_a_run_stops_by_itself_before_ray_ends_its_process_for_want_of_a_head(tmp_path: Path) -> None:
+    env = os.environ | {"XDG_RUNTIME_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    words = [sys.executable, "-c", WITHOUT_HEAD, str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, env=env, timeout=100, check=False)
+    assert done.returncode == 0 and "is gone for 5 s: the run stops" in done.stdout, done.stderr
 
 
 @pytest.mark.parametrize(
