@@ -129,10 +129,10 @@ def resume(name: str, store: Store, emit: Emit, changes: Changes | None = None) 
     _refuse_ended(run)
     subject = unmoved(run)
     settings = run.settings.changed(changes or {})
-    if settings.judge != run.settings.judge:
-        settings = replace(settings, device=run.device)
-    judge, device = judge_choice.choose(settings)
-    _refuse_other_judge(run, judge)
+    other = settings.judge != run.settings.judge
+    judge, device = judge_choice.choose(replace(settings, device=run.device) if other else settings)
+    if other:
+        _refuse_without_gpu(run, judge)
     settings = _resolved(settings, judge)
     models, facts = open_models(Opening(run.id, subject.name, subject.digest, store, emit), settings, run.facts)
     _warn_of_unknown(run, emit)
@@ -148,7 +148,7 @@ def _warn_of_unknown(run: Run, emit: Emit) -> None:
         emit(Event(Warned(text), run.id))
 
 
-def _refuse_other_judge(run: Run, judge: Judge | None) -> None:
+def _refuse_without_gpu(run: Run, judge: Judge | None) -> None:
     """Raise UsageFault where a run that measured is to go on without a GPU: nothing could be compared any more."""
     if judge is None and run.baseline is not None and run.baseline.environment is not None:
         problem = f"run {run.id} was measured on an {run.baseline.environment.gpu}, and no GPU is used here"
