@@ -156,12 +156,8 @@ def of_an_ablation(path: Path) -> str:
     ended = [row for w in results.plan.runs if (row := results.ended(w))]
     measured = [row["environment"] for row in ended if row["environment"]]
     where = measured_on(Environment.from_json(measured[0]), *{str(row["commit"]) for row in ended}) if measured else ""
-    left = sum(w in results.missing for w in results.plan.runs)
-    said = (
-        f"**{left} of {len(results.plan.runs)} runs are not made yet: nothing is decided by these.**\n\n"
-        if left
-        else ""
-    )
+    left, every = len(results.missing), len(results.plan.runs)
+    said = f"**{left} of {every} runs are not made yet: nothing is decided by these.**\n\n" if left else ""
     return f"{said}{by_generation.markdown(results)}\n`evals/results/{path.name}`. {where}.\n"
 
 

@@ -58,7 +58,17 @@ def search(program: Program) -> Seen:
         moves = _moves(program, todo.pop(), seen)
         todo += [m for m in moves if m not in known]
         known.update(moves)
+    for who in [w for w in seen.courses if _of_no_weight(program, program.roles[w[0]][w[1]])]:
+        seen.courses[who] = {life for life, _ in seen.courses[who]}
     return seen
+
+
+def _of_no_weight(program: Program, step: Step) -> bool:
+    """Whether a step arrives where nobody waits, and single arrivals are all there is: its phase changes nothing."""
+    if not isinstance(step, Arrive):
+        return False
+    every = (s for steps in program.roles.values() for s in steps if isinstance(s, Arrive | Wait | Copy))
+    return all(isinstance(s, Arrive) and (s.count, s.expects) == (1, 0) for s in every if s.barrier == step.barrier)
 
 
 def _moves(program: Program, state: State, seen: Seen) -> list[State]:

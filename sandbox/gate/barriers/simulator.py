@@ -8,8 +8,9 @@ conditions on the order that holds in every schedule, for a barrier with k compl
 Then, by induction, in every schedule every wait sees the same k and every arrival the same phase: all schedules run the
 same steps, and all finish. (A phase never completes on a part of its arrivals: whatever expects bytes is an arrival.)
 Conversely, a failed condition gives a different schedule, which is a finding. A stuck run is itself a schedule, so a
-reported deadlock is possible. tests/sandbox/gate/barriers/test_simulator.py tests both directions against a search over
-all schedules.
+reported deadlock is possible. (Condition 1 is not asked of a barrier that nobody waits on and that arrivals of one
+alone reach: it hangs nobody, whichever phase they fall into.) tests/sandbox/gate/barriers/test_simulator.py tests both
+directions against a search over all schedules.
 
 The same order shows which slots of shared memory are used too soon (`shared_memory.py`).
 
@@ -89,6 +90,7 @@ class Machine:
         self.history: dict[tuple[str, str], list[tuple[Wait, int]]] = {}
         self.doubts: list[Finding] = []
         self.memory = Memory(program.tracked)
+        self.unwatched = _unwatched(program)
 
     def go(self) -> None:
         while True:
@@ -192,7 +194,7 @@ class Machine:
 
     def reach(self, barrier: Barrier, c: Contribution) -> None:
         phase = barrier.phase
-        if phase and not barrier.complete_before(phase - 1, c.clock):
+        if phase and barrier.name not in self.unwatched and not barrier.complete_before(phase - 1, c.clock):
             self.doubts.append(messages.wrong_phase(barrier, phase, c, self.history))
         if c.count > barrier.pending:
             raise Broken(messages.too_many(barrier, c, self.history))
@@ -224,3 +226,12 @@ class Machine:
             if (mark := barrier.unawaited(clock)) is not None:
                 return messages.unawaited(name, mark)
         return None
+
+
+def _unwatched(program: Program) -> frozenset[str]:
+    """The barriers that no role waits on, and that arrivals of one alone reach: no phase has too many of these."""
+    steps = [s for role in program.roles.values() for s in role]
+    reached = {s.barrier for s in steps if isinstance(s, Arrive)}
+    needed = {s.barrier for s in steps if isinstance(s, Wait | Copy)}
+    needed |= {s.barrier for s in steps if isinstance(s, Arrive) and (s.count != 1 or s.expects)}
+    return frozenset(reached - needed)

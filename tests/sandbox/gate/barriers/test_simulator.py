@@ -115,8 +115,16 @@ def test_an_arrival_too_many_is_found_with_those_before_it() -> None:
 
 
 def test_an_arrival_that_may_count_for_the_phase_before_is_found() -> None:
-    roles: dict[str, list[Step]] = {"r": [Arrive("b"), Arrive("b")], "s": [Arrive("b"), Arrive("b")]}
+    roles: dict[str, list[Step]] = {"r": [Arrive("b"), Wait("b", 0), Arrive("b")], "s": [Arrive("b"), Arrive("b")]}
     assert "arrival may count for phase 0" in said(Kind.ARRIVALS, {"b": 2}, roles)
+
+
+def test_arrivals_where_nobody_waits_may_count_for_any_phase() -> None:
+    """As of the consumers of a warp-specialized GEMM whose inner dimension is empty: its producer waits for none."""
+    small = program({"b": 2}, {"r": at(*[Arrive("b")] * 3), "s": at(*[Arrive("b")] * 3)})
+    assert simulator.run(small) is simulator.NOTHING and search(small).clean
+    more = program({"b": 2}, {"r": at(Arrive("b", 2), Arrive("b")), "s": at(Arrive("b"))})
+    assert simulator.run(more).kind is Kind.ARRIVALS and search(more).broken
 
 
 def test_a_copy_that_may_land_in_the_phase_before_is_found() -> None:
