@@ -56,8 +56,8 @@ AtOnceOption = Annotated[
     typer.Option(
         "--at-once",
         min=1,
-        help="Make so many runs at a time, each by a process with a workspace of its own in --store; they share builds "
-        "and GPUs.",
+        help="Make so many runs at a time, each by a process with a workspace of its own in --store (runs that share a "
+        "baseline stay in one); they share builds and GPUs.",
     ),
 ]
 SlurmOption = Annotated[
