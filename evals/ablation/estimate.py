@@ -1,8 +1,9 @@
 """What an ablation with models will take of a GPU, before anything is run: told by `--estimate`.
 
-It rests on recorded runs of the same kernels: the GPU seconds of a run over its candidates, which has the run's share
-of baseline, profile and last session in it, so it is high. A kernel without a record counts as the middle of those
-with one, and says so. Nothing here is measured now.
+It rests on recorded runs of the same kernels: those of an ablation, where the kernel was in one, else all. The GPU
+seconds of a run are shared by its candidates: of other runs they have baseline, profile and last session in them, but
+most of their candidates end early, where those of a model are timed twice. A kernel without a record counts as the
+middle of those with one, and says so. Nothing here is measured now.
 """
 
 import statistics
@@ -16,6 +17,8 @@ from pgo_agent.evals.ablation.plan import LENDER, AblationPlan
 from pgo_agent.evals.nightly import load
 from pgo_agent.evals.nightly.row import Row
 from pgo_agent.evals.runner.folders import RESULTS
+from pgo_agent.evals.runner.results import ENDED, parsed
+from pgo_agent.sandbox import json_codec
 from pgo_agent.sandbox.json_codec import Record
 from rich.table import Table
 
@@ -42,6 +45,9 @@ def of(plan: AblationPlan, rows: Sequence[Row] | None = None) -> list[KernelCost
     """Return what each target will take. `rows`: recorded runs; None: those that ship."""
     known = load.files(_recorded()).rows if rows is None else rows
     found = {t: list(_of_kernel(known, t)) for t in plan.targets}
+    cases = {t: max((n for _, n in runs), default=1) for t, runs in found.items()}
+    if rows is None:
+        found |= {t: [(c, cases[t]) for c in own] for t, own in _of_cells(plan.targets).items()}
     each = {t: statistics.median(c for c, _ in runs) for t, runs in found.items() if runs}
     usual = statistics.median(each.values()) if each else FIRST_CANDIDATE
     cells = sum(w.arm != LENDER for w in plan.runs) // len(plan.targets)
@@ -80,6 +86,17 @@ def _of_kernel(rows: Iterable[Row], target: str) -> Iterable[tuple[float, int]]:
     for r in rows:
         if r.kernel == name and r.candidates and r.gpu_seconds and not r.failed:
             yield r.gpu_seconds / len(r.candidates), len(r.cases)
+
+
+def _of_cells(targets: Sequence[str]) -> dict[str, list[float]]:
+    """GPU seconds of a candidate of each recorded run of an ablation, by target."""
+    found = dict[str, list[float]]()
+    for path in sorted(RESULTS.glob("ablation-model*.jsonl")):
+        for line in filter(None, map(parsed, path.read_text(encoding="utf-8").splitlines())):
+            if line["what"] == ENDED and line["target"] in targets and line["judged"] and line["model"] != LENDER.model:
+                spent = json_codec.from_json(float, line["gpu_seconds"])
+                found.setdefault(str(line["target"]), []).append(spent / json_codec.from_json(int, line["judged"]))
+    return found
 
 
 def _candidates(plan: AblationPlan) -> int:
