@@ -47,14 +47,15 @@ def launched(tree: ast.Module, scopes: Scopes) -> HostLaunches:
 
     A kernel that is launched under one tuner and elsewhere under another one or none is not followed.
     """
-    launches, host = list[KernelLaunch](), [*_host(tree, kernels(scopes))]
+    launches, own = list[KernelLaunch](), kernels(scopes)
+    host = [*_host(tree, own)]
     for node in host:
         if isinstance(node, ast.Call) and (launch := _launch(node, scopes)) and not is_dead(node, scopes):
             launches.append(launch)
     launches.sort(key=lambda x: (x.call.lineno, x.call.col_offset))
     around = {k: {tuple(map(id, x.layers)) for x in launches if x.kernel is k} for k in {x.kernel for x in launches}}
     alike = [x for x in launches if len(around[x.kernel]) == 1]
-    return HostLaunches(tuple(alike), _unfollowed(host, scopes, alike))
+    return HostLaunches(tuple(alike), _unfollowed(host, own, scopes, alike))
 
 
 def kernels(scopes: Scopes) -> list[Function]:
@@ -120,13 +121,11 @@ def named(node: ast.expr) -> str:
     return ast.unparse(node.func if isinstance(node, ast.Call) else node).split(".")[-1]
 
 
-def kernel_of(value: ast.expr, scopes: Scopes) -> Function | None:
-    """Return the kernel that an expression is; None where it is none of the file, or may be one of several."""
-    return _wrapped(value, scopes)[0]
-
-
 def _wrapped(value: ast.expr, scopes: Scopes) -> tuple[Function | None, tuple[ast.Call, ...]]:
-    """The kernel that an expression is, with the calls of `autotune` and `heuristics` around it, outer first."""
+    """The kernel that an expression is, with the calls of `autotune` and `heuristics` around it, outer first.
+
+    None where it is no kernel of the file, or may be one of several.
+    """
     layers, compiled = list[ast.Call](), False
     for _ in range(10):
         if isinstance(value, ast.Call) and value.args:
@@ -232,16 +231,18 @@ def _function(value: ast.expr, scopes: Scopes) -> Function | None:
     return own[-1] if own and len(own) == len(bindings) else None
 
 
-def _unfollowed(host: Sequence[ast.AST], scopes: Scopes, launches: list[KernelLaunch]) -> dict[str, str]:
+def _unfollowed(
+    host: Sequence[ast.AST], functions: Sequence[Function], scopes: Scopes, launches: list[KernelLaunch]
+) -> dict[str, str]:
     seen = {id(n) for x in launches for n in _chain(x.call, scopes)}
-    own = {k.name: k for k in kernels(scopes)}
+    own = {k.name: k for k in functions}
     listed = dict[str, str]()
     for node in host:
         if not isinstance(node, ast.Name) or id(node) in seen or not isinstance(node.ctx, ast.Load):
             continue
-        if is_dead(node, scopes) or _is_idle(node, scopes):
+        if node.id not in own or own[node.id] not in scopes.bindings(node.id, node):
             continue
-        if node.id in own and own[node.id] in scopes.bindings(node.id, node):
+        if not is_dead(node, scopes) and not _is_idle(node, scopes):
             text = ast.unparse(_statement(node, scopes)).splitlines()[0]
             listed.setdefault(node.id, f"line {node.lineno}: {text[:100]}")
     return listed
