@@ -23,17 +23,19 @@ class Yielded(Exception):
     """Another open run of the workspace has something to judge, and this one has not."""
 
 
-def wait(ctx: Context) -> None:
-    """Wait for a submission to an open run, or until there is to be none. Return at once for any other run.
+def wait(ctx: Context) -> bool:
+    """Wait for a submission to an open run, or until there is to be none; return whether there is one. Return at once
+    for any other run.
 
     Raises Yielded. The time is not the run's, whose minutes are for work.
     """
     if not ctx.run.facts.open_to:
-        return
+        return False
     _take_turns(ctx)
     if not (_wanted(ctx.store, ctx.run.id) or ctx.out_of_time() or _closing(ctx)):
         _idle(ctx)
     _close(ctx)
+    return bool(user_requests.waiting(ctx.store, ctx.run.id, Kind.SUBMIT))
 
 
 def _idle(ctx: Context) -> None:

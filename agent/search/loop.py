@@ -48,14 +48,16 @@ def summarize(state: State, runtime: Runtime[Context]) -> None:
     profile_incumbent.summarize(runtime.context)
 
 
-def propose(state: State, runtime: Runtime[Context]) -> Command[Literal["build", "finish"]]:
+def propose(state: State, runtime: Runtime[Context]) -> Command[Literal["build", "propose", "finish"]]:
     ctx = runtime.context
-    submissions.wait(ctx)
+    submitted = submissions.wait(ctx)
     steps.apply_requests(ctx)
     impatient = state["generations_without_win"] >= ctx.settings.patience
     ended = ctx.out_of_time() or (impatient and not steering.wants_a_generation(ctx, state["generation"]))
     if not ended and steps.propose(ctx, state["generation"]):
         return Command(goto="build")
+    if submitted and not ended:  # nothing of it was new
+        return Command(goto="propose")
     steering.give_back(ctx, state["generation"])
     return Command(goto="finish")
 

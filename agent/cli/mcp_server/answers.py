@@ -134,7 +134,8 @@ def status(store: Store, job: str, doing: str) -> Job:
     run, candidate = found(store, job)
     waiting = len(user_requests.waiting(store, run.id, Kind.SUBMIT))
     if candidate is None or run.error:
-        return Job(job, "failed" if run.error else "queued", _doing(run, doing), waiting)
+        ended = run.error or run.state in STATES  # then nobody takes it any more
+        return Job(job, "failed" if ended else "queued", _doing(run, doing), waiting)
     far = pending.progress(store, run.id).get(candidate.id, ("",))[0]
     state = "done" if candidate.verdict else far or ("built" if candidate.built else "proposed")
     return Job(job, state, "" if candidate.verdict else _doing(run, doing), waiting)

@@ -4,9 +4,11 @@ What an agent sends is text and stays text here: it is parsed, held against the 
 judged by `worker.py` like any candidate from elsewhere, in the box. Nothing of it is lost when the server dies.
 """
 
+import fcntl
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from pgo_agent.agent import text as printable
@@ -26,6 +28,7 @@ from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.isolation import lending
 from pgo_agent.sandbox.target import Target
 
+LOCK = "mcp-submit.lock"
 MOST = 32  # submissions of a run that wait
 NOTE = 300  # characters of what an agent says of a candidate
 _SEND = "send the whole kernel part, or edits as SEARCH and REPLACE blocks, or the TTGIR of a kernel as `show` gives it"
@@ -50,14 +53,23 @@ def inside(root: Path, name: str) -> Path:
     return resolved
 
 
+@contextmanager
+def _one_at_a_time(store: Store) -> Iterator[None]:
+    """Let one call, of any server of the workspace, look into the record and add to it; others wait."""
+    with (store.root / LOCK).open("a") as lock:  # each has a description of its own, so threads exclude each other, too
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def run_of(store: Store, file: Path, begin: Callable[[Path], str]) -> Run:
     """Return the run of a target that is open, or the new one that `begin` names. Raises Faults, also for a target that
     is none."""
     subject = target.read(file)
-    for run in submissions.open_runs(store):
-        if run.digest == subject.digest and Path(run.target) == subject.path.resolve():
-            return run
-    return store.run(begin(file))
+    with _one_at_a_time(store):
+        for run in submissions.open_runs(store):
+            if run.digest == subject.digest and Path(run.target) == subject.path.resolve():
+                return run
+        return store.run(begin(file))
 
 
 def submit(store: Store, run: Run, text: str, note: str, who: str, of: str) -> list[str]:
@@ -68,27 +80,34 @@ def submit(store: Store, run: Run, text: str, note: str, who: str, of: str) -> l
     subject = target_file.unmoved(run)
     base = "" if of in ("", incumbent.SHIPPED) else _base(store, run, of.removeprefix(f"{run.id}/"))
     source = store.candidate(run.id, base).source if base else subject.source
-    waiting = user_requests.waiting(store, run.id, Kind.SUBMIT)
-    jobs = list[str]()
-    for kind, candidate in _read(text, subject, source):
-        if len(waiting) + len(jobs) >= MOST:
-            raise UsageFault(f"{len(waiting)} submissions wait already", "read results first; `status` says how far")
-        if candidate == run.source:
-            raise UsageFault("that text is the kernel as shipped", "change something in it")
-        known = {candidate_id(s.body["source"]) for s in user_requests.of(store, run.id, Kind.SUBMIT)}
-        if candidate_id(candidate) not in known | {c.id for c in store.candidates(run.id)}:
-            body = user_requests.Body(
-                source=candidate,
-                kind=kind,
-                parent=base or incumbent.SHIPPED,
-                of=base or incumbent.SHIPPED,
-                note=printable.line(note, NOTE),
-                move=_move(kind, text, base or incumbent.SHIPPED),
-                author=who,
-            )
-            user_requests.add(store, run.id, Kind.SUBMIT, body)
-        jobs.append(answers.job_of(run, candidate))
-    return jobs
+    named, words = base or incumbent.SHIPPED, printable.line(note, NOTE)
+    bodies = [
+        user_requests.Body(
+            source=candidate,
+            kind=kind,
+            parent=named,
+            of=named,
+            note=words,
+            move=_move(kind, text, named),
+            author=who,
+        )
+        for kind, candidate in _read(text, subject, source)
+    ]
+    with _one_at_a_time(store):
+        return [_recorded(store, run, body) for body in bodies]
+
+
+def _recorded(store: Store, run: Run, body: user_requests.Body) -> str:
+    """Record a candidate that is new to a run; return its job. Raises UsageFault."""
+    waiting = len(user_requests.waiting(store, run.id, Kind.SUBMIT))
+    if waiting >= MOST:
+        raise UsageFault(f"{waiting} submissions wait already", "read results first; `status` says how far")
+    if body["source"] == run.source:
+        raise UsageFault("that text is the kernel as shipped", "change something in it")
+    known = {candidate_id(s.body["source"]) for s in user_requests.of(store, run.id, Kind.SUBMIT)}
+    if candidate_id(body["source"]) not in known | {c.id for c in store.candidates(run.id)}:
+        user_requests.add(store, run.id, Kind.SUBMIT, body)
+    return answers.job_of(run, body["source"])
 
 
 def _base(store: Store, run: Run, of: str) -> str:

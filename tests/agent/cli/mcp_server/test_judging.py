@@ -13,7 +13,10 @@ import pytest
 from mcp import Client
 from pgo_agent.agent.cli.mcp_server import worker
 from pgo_agent.agent.run import ttgir_files
+from pgo_agent.agent.run.record import user_requests
 from pgo_agent.agent.run.record.store import Store
+from pgo_agent.agent.run.record.user_requests import Kind
+from pgo_agent.agent.run.settings import STATES
 from pgo_agent.agent.views.live import dashboard, snapshot
 from pgo_agent.sandbox.gate.reason import FAILS
 
@@ -146,6 +149,40 @@ def test_ten_calls_at_once_of_one_text_are_one_candidate(url: str) -> None:
 
     heard = serving.by_http(url, talk)
     assert len(heard) == 10 and len({h[0]["job"] for h in heard}) == 1
+
+
+def test_first_calls_at_once_begin_one_run(url: str, root: Path) -> None:
+    (root / "other.py").write_text(serving.ADD.replace("BLOCK", "BLOCK_SIZE"))
+
+    async def talk(client: Client) -> set[str]:
+        begun = set[str]()
+
+        async def one(n: int) -> None:
+            text = WRONG.replace("- tl", f"- {n} * tl").replace("BLOCK", "BLOCK_SIZE")
+            (job,) = await call(client, "submit", target="other.py", candidate=text)
+            begun.add(job["job"].partition("/")[0])
+
+        async with anyio.create_task_group() as tasks:
+            for n in range(2, 6):
+                tasks.start_soon(one, n)
+        for run in begun:
+            await call(client, "finish", run=run)
+        return begun
+
+    assert len(serving.by_http(url, talk)) == 1
+
+
+def test_a_text_that_was_submitted_twice_ends_no_run(root: Path, results: dict[str, Any]) -> None:
+    run = results["report"]["run"]
+    with closing(Store(root / "ws")) as store:
+        (first, *_) = user_requests.of(store, run, Kind.SUBMIT)
+        again = user_requests.add(store, run, Kind.SUBMIT, first.body)  # as a server of before could
+        until = time.monotonic() + 120
+        while again in {s.n for s in user_requests.waiting(store, run)}:
+            assert time.monotonic() < until, serving.everything(root)
+            time.sleep(0.1)
+        time.sleep(1.0)
+        assert store.run(run).state not in STATES
 
 
 def test_a_second_server_of_the_workspace_joins_the_open_run(root: Path, results: dict[str, Any]) -> None:
