@@ -213,7 +213,7 @@ def _handed_on(name: str, value: Mapping[str, Any]) -> str:
 def _reference(captured: Captured) -> tuple[list[str], str, Mapping[str, float]]:
     """Return the lines of reference(), what it needs beside it, and the tolerance of the program's own check."""
     if captured.original:
-        return original_reference.lines(captured, _plain_body(captured)), "", {}
+        return original_reference.lines(captured.name, captured.inputs, _plain_body(captured), captured.tiles), "", {}
     call = captured.calls[0]
     found = captured.expected
     forward = tensors(call.result) or [t for n in captured.changed for t in tensors(call.given.get(n))]

@@ -5,16 +5,14 @@ The copy is launched by `sandbox/interpreter/original.py`. No candidate reaches 
 
 from collections.abc import Sequence
 
-from pgo_agent.agent.commands.init.captured_calls import Captured
 
-
-def lines(captured: Captured, body: Sequence[str]) -> list[str]:
-    """Return the lines of reference(). `body`: those of kernel(), which call the launcher."""
-    taken = [line.replace(f"{captured.name}(", "launch(", 1) for line in body]
-    tiles = f", tiles={list(captured.tiles)!r}" if captured.tiles else ""
+def lines(launcher: str, inputs: Sequence[str], body: Sequence[str], tiles: Sequence[str] = ()) -> list[str]:
+    """Return the lines of reference(). `body`: those that call the launcher; `tiles`: block sizes that it may halve."""
+    taken = [line.replace(f"{launcher}(", "launch(", 1) for line in body]
+    halved = f", tiles={list(tiles)!r}" if tiles else ""
     return [
         "from pgo_agent.sandbox.interpreter import original",
-        f'launch = original.launcher(ORIGINAL, "{captured.name}", [{", ".join(captured.inputs)}]{tiles})',
+        f'launch = original.launcher(ORIGINAL, "{launcher}", [{", ".join(inputs)}]{halved})',
         *taken,
     ]
 

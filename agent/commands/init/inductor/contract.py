@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from pgo_agent.agent.commands.init.inductor import ranges
+from pgo_agent.agent.commands.init.inductor import drawn, ranges
 from pgo_agent.agent.commands.init.inductor.calls import Arg
 from pgo_agent.agent.commands.init.inductor.derived import Derived
 from pgo_agent.agent.commands.init.inductor.draft import Draft, named
@@ -62,6 +62,8 @@ def _made(made: Draft, name: str, layout: Layout) -> tuple[str, str]:
         return f"normal({size}, {dtype}{stride})", ""
     if layout.dtype == "bool":
         return f"integers(2, {size}, {dtype}{stride})", ""
+    if drawn.is_seed(made.group, name):
+        return f"integers(1 << 62, {size}, {dtype}{stride})", ""
     below = ranges.high(made.group, name)
     mark = "" if below else f"  {GUESSED}: which are valid"
     return f"integers({in_case(below, made.symbols) or '2'}, {size}, {dtype}{stride})", mark

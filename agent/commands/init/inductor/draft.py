@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from pgo_agent.agent.commands.init.inductor import fx_text, reference, rows
+from pgo_agent.agent.commands.init.inductor import drawn, fx_text, reference, rows
 from pgo_agent.agent.commands.init.inductor.calls import Arg, Launch
 from pgo_agent.agent.commands.init.inductor.fx_text import SHAPED, NoReference, Writer
 from pgo_agent.agent.commands.init.inductor.groups import Group
@@ -20,7 +20,17 @@ from pgo_agent.agent.commands.init.inductor.sizes import ROWS, Sizes
 from pgo_agent.sandbox.target import CONTRACT
 
 _TAKEN = CONTRACT | {"kernel", "torch", "triton", "tl", "cast", "kind", "case", "generator", "dtype", ROWS, "math"}
-_TAKEN |= {"normal", "integers", "libdevice", "tl_math", "triton_helpers", "prepare_softmax_online", "values", "args"}
+_TAKEN |= {
+    "normal",
+    "integers",
+    "drawn",
+    "libdevice",
+    "tl_math",
+    "triton_helpers",
+    "prepare_softmax_online",
+    "values",
+    "args",
+}
 
 
 @dataclass(frozen=True)
@@ -115,6 +125,7 @@ def writer(sizes: Sizes, everywhere: bool = False) -> Writer:
         rows_,
         following,
         everywhere,
+        drawn.lanes(sizes.group),
     )
 
 

@@ -7,15 +7,17 @@ become `cast`, which leaves float64 as it is, for the exact result is computed i
 
 import ast
 import re
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from pgo_agent.agent.commands.init.inductor.fragment import Node, split
 from pgo_agent.sandbox import parsing
 
 FLOATS = frozenset(f"torch.{n}" for n in ("float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2"))
-SHAPED = frozenset({"view", "reshape", "_unsafe_view", "expand", "full", "empty", "zeros", "ones", "broadcast_to"})
-VIEWS = SHAPED | {
+SHAPED = frozenset(
+    {"inductor_random", "view", "reshape", "_unsafe_view", "expand", "full", "empty", "zeros", "ones", "broadcast_to"}
+)
+VIEWS = (SHAPED - {"inductor_random"}) | {
     "permute", "transpose", "t", "squeeze", "unsqueeze", "slice", "select", "split", "alias", "detach", "clone",
     "unbind", "as_strided", "cat", "constant_pad_nd", "copy_", "getitem", "iota",
 }  # fmt: skip
@@ -49,6 +51,9 @@ class Writer:
     rows: int  # of the call; 0: they are not free
     following: set[str]  # values that are computed of tensors with rows
     everywhere: bool = False  # whether values of others follow the rows, too
+    lanes: Mapping[str, int] = field(default_factory=dict)  # random tensors -> elements that share a state of Philox
+    drawn: dict[str, tuple[str, str]] = field(default_factory=dict)  # random tensors, and these in another type ->
+    # as they were drawn, and the type
 
     def statement(self, node: Node) -> str:
         """Return the statement of a node. Raises NoReference."""
@@ -67,6 +72,8 @@ class Writer:
         match node.op:
             case "convert_element_type" | "_to_copy":
                 to = args[1] if len(args) > 1 else self.value(dict(node.kwargs).get("dtype", "None"))
+                if to in FLOATS and node.reads[0] in self.drawn:
+                    self.drawn[node.name] = (self.drawn[node.reads[0]][0], to)
                 return f"cast({args[0]}, {to})" if to in FLOATS else f"{args[0]}.to({to})"
             case "prepare_softmax_online":
                 return f"prepare_softmax_online({', '.join(args)})"
@@ -76,13 +83,29 @@ class Writer:
                 return args[1]
             case "fma" if len(args) == 3:
                 return f"{args[0]} * {args[1]} + {args[2]}"
-            case "inductor_random" | "inductor_randint" | "inductor_lookup_seed" | "rand" | "philox_rand" | "randint":
+            case "inductor_lookup_seed":
+                return f"{args[0]}[{args[1]}]"
+            case "inductor_random":
+                return self._drawn(node, args)
+            case "inductor_randint" | "rand" | "philox_rand" | "randint":
                 raise NoReference(f"it draws random numbers ({node.target}), and eager PyTorch would draw others")
+            case "gt" | "ge" | "lt" | "le" if node.target.endswith(".Scalar") and node.reads[0] in self.drawn:
+                number, to = self.drawn[node.reads[0]]  # the kernel rounds the bound, and not the number
+                return f"{node.target}({self.names(number)}, torch.tensor({args[1]}, dtype={to}).item())"
         if node.target == "operator.getitem" or node.target.endswith("_operator.getitem"):
             return f"{args[0]}[{args[1]}]"
         if not re.fullmatch(r"torch\.ops\.aten\.\w+\.\w+", node.target):
             raise NoReference(f"{node.target} is no operation of eager PyTorch")
         return f"{node.target}({', '.join([*args, *self._named(node)])})"
+
+    def _drawn(self, node: Node, args: Sequence[str]) -> str:
+        """Return the numbers that the kernel draws. Raises NoReference."""
+        if node.name not in self.lanes or dict(node.kwargs).get("offset", "0") != "0":
+            raise NoReference(f"its text does not tell how it draws random numbers ({node.target})")
+        self.drawn[node.name] = (node.name, "torch.float32")
+        parts = [args[1], args[0], str(self.lanes[node.name]), *["normal=True"] * (node.args[2] == "randn")]
+        parts += [f"exact={self.kind}.dtype == torch.float64"] if self.kind else []
+        return f"drawn({', '.join(parts)})"
 
     def _named(self, node: Node) -> list[str]:
         result = list[str]()
@@ -108,7 +131,12 @@ class Writer:
         sizes = node.layout.size if node.layout else tuple(split(arg[1:-1]))
         if odd := [s for s in sizes if not arithmetic(s, self.symbols)]:
             raise NoReference(f"{node.name} has the size {odd[0][:40]!r}")
-        made = not node.reads and len(sizes) > 0 and sizes[0] == str(self.rows) and self.rows > MANY
+        made = (
+            (not node.reads or node.op == "inductor_random")
+            and len(sizes) > 0
+            and sizes[0] == str(self.rows)
+            and self.rows > MANY
+        )
         follows = made or self.everywhere or self.following & set(node.reads)
         return f"[{', '.join(self.sizes(sizes) if follows else sizes)}]"
 

@@ -8,13 +8,15 @@ import re
 from dataclasses import dataclass
 from importlib import resources
 
-from pgo_agent.agent.commands.init import references, render
+from pgo_agent.agent.commands.init import original_reference, references, render
 from pgo_agent.agent.commands.init.inductor import contract, derived, draft, rows
 from pgo_agent.agent.commands.init.inductor.draft import Draft
+from pgo_agent.agent.commands.init.inductor.drawn import DRAWN
 from pgo_agent.agent.commands.init.inductor.fx_text import SOFTMAX
 from pgo_agent.agent.commands.init.inductor.kernels import Plain
 from pgo_agent.agent.commands.init.inductor.parameters import atomic
 from pgo_agent.sandbox import parsing
+from pgo_agent.sandbox.target import AS_IT_STOOD
 
 IMPORTS = {
     "math": "import math",
@@ -59,6 +61,11 @@ def _values(source: Source) -> dict[str, object]:
     used = {n.id for n in ast.walk(parsing.module(part)) if isinstance(n, ast.Name)} | {"torch"}
     computed = derived.derived(made.group, draft.writer(made.sizes))
     inputs, before = list(contract.inputs(made, computed)), contract.before(made, computed)
+    imports, body = (
+        [line for n, line in IMPORTS.items() if n in used],
+        draft.launcher(made, dict(enumerate(source.plain.statements))),
+    )
+    original = "" if made.found else _original(imports, part, made, body)
     reference = _reference(made)
     public, weights = contract.cases(source.drafts)
     fixed = not made.sizes.case()
@@ -66,10 +73,13 @@ def _values(source: Source) -> dict[str, object]:
         "path": source.path,
         "names": names,
         "atens": made.group.atens,
-        "imports": [line for n, line in IMPORTS.items() if n in used],
+        "imports": imports,
         "part": part.strip("\n"),
         "arguments": made.arguments,
-        "body": draft.launcher(made, dict(enumerate(source.plain.statements))),
+        "body": body,
+        "original": original_reference.escaped(original),
+        "original_words": AS_IT_STOOD.capitalize(),
+        "missing": made.missing,
         "reference": reference,
         "reference_module": _helpers("\n".join([*reference, *before])),
         "inputs": inputs,
@@ -103,11 +113,16 @@ def _part(source: Source) -> str:
     return "\n".join(marks) + "\n\n" * bool(marks) + "\n\n\n".join(texts.values())
 
 
+def _original(imports: list[str], part: str, made: Draft, body: list[str]) -> str:
+    """Return the kernels and kernel() as a text of their own."""
+    lines = [f"def kernel({', '.join(made.arguments)}):", *(f"    {line}" for line in body)]
+    return "\n\n\n".join(["\n".join(imports), part.strip("\n"), "\n".join(lines)]) + "\n"
+
+
 def _reference(made: Draft) -> list[str]:
     """Return the lines of reference()."""
     if made.found is None:
-        atens = ", ".join(made.group.atens) or "the result"
-        return [f'raise NotImplementedError("{atens}, in plain PyTorch")  {render.TO_WRITE}: {made.missing}']
+        return original_reference.lines("kernel", made.arguments, [f"return kernel({', '.join(made.arguments)})"])
     lines = list(made.found.lines)
     if (where := made.sizes.where()) and re.search(r"\brows\b", "\n".join(lines)):
         head = where.partition(".")[0]
@@ -117,5 +132,5 @@ def _reference(made: Draft) -> list[str]:
 
 def _helpers(text: str) -> str:
     """Return the functions that statements of a reference call."""
-    called = {"cast(": references.CAST, "kind(": KIND, "_softmax_online(": SOFTMAX}
+    called = {"cast(": references.CAST, "kind(": KIND, "_softmax_online(": SOFTMAX, "drawn(": DRAWN}
     return "\n\n\n".join(module.strip("\n") for name, module in called.items() if name in text)

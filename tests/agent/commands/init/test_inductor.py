@@ -143,11 +143,6 @@ def test_file_without_kernels_is_refused_by_what_it_is(tmp_path: Path, text: str
         output_code.read(tmp_path / "code.txt")
 
 
-def test_random_numbers_leave_the_reference_to_write() -> None:
-    (made,) = drafts(CODE / "random.txt").values()
-    assert made.found is None and "draws random numbers" in made.missing
-
-
 def test_second_launch_of_a_kernel_is_of_the_same_target_though_its_values_have_other_names() -> None:
     (module,) = output_code.read(CODE / "attention.txt")
     every = [draft.draft(g) for g in groups.groups(module, calls.follow(module))]
