@@ -153,10 +153,11 @@ def _moved(k: KernelProfile) -> float:
 
 
 def _roofline(means: Means, w: Wanted, kernels: Sequence[KernelProfile]) -> Roofline | Missing:
-    """Return the roofline by the calls that a timeline timed, else by the time that the run measured."""
+    """Return the roofline by the time that the run measured, else by the calls that a timeline timed: these begin with
+    cold caches, and of a short call the launches are most."""
     context, asked = means.context, (w.case, means.builder.target.contract)
     calls = [ms for k in kernels if isinstance(k.timeline, Timeline) for ms in k.timeline.plain_ms]
-    ms, how = (statistics.median(calls), HOW) if calls else (w.call_ms, BY_THE_RUN)
+    ms, how = (w.call_ms, BY_THE_RUN) if w.call_ms or not calls else (statistics.median(calls), HOW)
     if ms is None or not (calls or _at_hand(means) or gpu_passes.peaks.known(context, *asked)):
         return Missing(
             roofline.NAME, next((k.timeline.why for k in kernels if isinstance(k.timeline, Missing)), NO_GPU)

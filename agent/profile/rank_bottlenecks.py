@@ -59,11 +59,18 @@ def weights(case: CaseProfile) -> dict[str, float]:
     """Return build -> share of the case's GPU time, by the instrumented launches, else by those that Nsight Compute
     replayed; empty if neither covers every kernel.
     """
-    for ns in (_span_ns, _replayed_ns):
-        times = {k.build: ns(k) * k.launch.count for k in case.kernels}
+    _, of_launch = launch_ns(case)
+    times = {k.build: of_launch[k.build] * k.launch.count for k in case.kernels if of_launch}
+    return {build: t / sum(times.values()) for build, t in times.items()}
+
+
+def launch_ns(case: CaseProfile) -> tuple[str, dict[str, float]]:
+    """Return how launches were timed, and build -> nanoseconds of one; nothing if no way covers every kernel."""
+    for how, ns in (("with records", _span_ns), ("under Nsight Compute", _replayed_ns)):
+        times = {k.build: ns(k) for k in case.kernels}
         if times and min(times.values()) > 0:
-            return {build: t / sum(times.values()) for build, t in times.items()}
-    return {}
+            return how, times
+    return "", {}
 
 
 def leading(case: CaseProfile) -> KernelProfile | None:

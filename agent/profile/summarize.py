@@ -5,13 +5,15 @@ advice. Without a roofline the summary claims no bound: it gives the mix of inst
 counters.
 
 A text that is too long loses whole sentences, in this order: advice beyond the first, what varies, the bottlenecks
-after the third, the critical path, what changed, the other bottlenecks but the first, the first advice; of several of a
-kind the last one first. The bound and the first bottleneck stay, even if they alone are too long.
+after the third, the critical path, what changed, the other bottlenecks but the first and the time of launches, the
+first advice; of several of a kind the last one first. The bound and the first bottleneck stay, even if they alone are
+too long.
 """
 
 import math
+import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pgo_agent.agent.profile.advice import ADVICE, NEAR_THE_ROOF
@@ -19,7 +21,7 @@ from pgo_agent.agent.profile.case_profile import CaseProfile
 from pgo_agent.agent.profile.compare import changed
 from pgo_agent.agent.profile.findings.timeline import source_line
 from pgo_agent.agent.profile.format import figure, percent, printed
-from pgo_agent.agent.profile.rank_bottlenecks import Ranked, leading, ranked
+from pgo_agent.agent.profile.rank_bottlenecks import Ranked, launch_ns, leading, ranked
 from pgo_agent.agent.profile.summary import Summary
 from pgo_agent.sandbox.judge.questions import PEAK_MARGIN
 from pgo_agent.sandbox.profile.kernel_profile import Chain, KernelProfile, Missing, Roofline
@@ -33,7 +35,9 @@ STEPS = 3  # of the critical path that the text names
 TRIES = 4
 CLOSE = 0.9  # of the roof
 OVER_THE_ROOF = "More than the peaks allow: caches serve it, or flops() or bytes_moved() say more than is needed."
+OUTSIDE = 0.2  # of a call: where so much is outside of kernels, it is said
 KINDS = 4  # of instructions that are named if nothing was timed, tensor instructions first
+_LINE = re.compile(r"\bline \d+\b(?! of )")
 
 
 @dataclass(frozen=True)
@@ -48,17 +52,31 @@ def summarize(case: CaseProfile, before: CaseProfile | None = None, budget: int 
     reached = case.roofline.reached if isinstance(case.roofline, Roofline) else None
     bound, varies, path = _bound(case), _varies(case), _path(case)
     differs = changed(case, before) if before else ()
+    files, first = files_of(case), leading(case)
+    of_path = files.get(first.kernel, "") if first else ""
     tries = _tries(listed, reached, {k.kernel for k in case.kernels if _dots(k)})
     lines = [
         _Line(bound),
-        *_bottlenecks(listed, len(case.kernels) > 1),
-        *(_Line(f"Critical path: {sentence}", 4) for sentence in _path_text(case)),
+        *(_Line(sentence, 2) for sentence in _spent(case)),
+        *_bottlenecks(listed, len(case.kernels) > 1, files),
+        *(_Line(f"Critical path: {in_file(sentence, of_path)}", 4) for sentence in _path_text(case)),
         *([_Line(f"Varies most: {varies}", 6)] if varies else []),
         *(_Line(f"Since the last profile: {sentence}", 3) for sentence in differs),
         *(_Line(f"Try: {sentence}", 7 if i else 1) for i, sentence in enumerate(tries)),
     ]
     text = _fitted(lines, budget)
     return Summary(case.case, bound, reached, tuple(r.bottleneck for r in listed), path, varies, differs, tries, text)
+
+
+def files_of(case: CaseProfile) -> dict[str, str]:
+    """Return kernel -> the file that its lines are of, where the kernels of a case stand in several."""
+    files = {k.kernel: k.static.file for k in case.kernels if isinstance(k.static, StaticProfile)}
+    return files if len(set(files.values())) > 1 else {}
+
+
+def in_file(text: str, file: str) -> str:
+    """Return a text with the file beside each line of the source that it names; as it is without a file."""
+    return _LINE.sub(rf"\g<0> of {file}", text) if re.fullmatch(r"[\w.-]+\.py", file) else text
 
 
 def tokens(text: str) -> int:
@@ -83,13 +101,35 @@ def _bound(case: CaseProfile) -> str:
     if isinstance(r, Roofline):
         ms = printed(r.seconds * 1e3)
         over = f" {OVER_THE_ROOF}" if r.reached > PEAK_MARGIN else ""
-        return f"Bound by {r.bound}: {percent(r.reached)} of the roof is reached, with {ms} ms a call ({r.how}).{over}"
+        reached = f"{percent(r.reached)} of the roof is reached, with {ms} ms a call ({r.how})"
+        return f"Bound by {r.bound}: {reached}; the roof is {_peak(r)}, as measured on this GPU.{over}"
     if k is None:
         return f"Not timed ({r.why}), and torch operators alone: there is no kernel to look at."
     if case.floor:
         least = f"{printed(case.floor.seconds * 1e3)} ms at least, bound by {case.floor.bound}"
         return f"Not timed ({r.why}). An estimate by the contract and the data sheet: {least}; {_unbound(k)}."
     return f"Not timed ({r.why}), so no bound is known; {_unbound(k)}."
+
+
+def _peak(r: Roofline) -> str:
+    """The peak that was measured, in the unit of what a case is bound by."""
+    return f"{r.peak_flops / 1e12:.0f} TFLOP/s" if r.bound == "compute" else f"{r.peak_bytes / 1e9:.0f} GB/s"
+
+
+def _spent(case: CaseProfile) -> Iterator[str]:
+    """Where the time of a call goes: to which kernel, and whether much of it to none."""
+    how, of_launch = launch_ns(case)
+    total, r = sum(of_launch[k.build] * k.launch.count for k in case.kernels if of_launch), case.roofline
+    outside = bool(total) and isinstance(r, Roofline) and total < (1.0 - OUTSIDE) * r.seconds * 1e9
+    if outside or len(of_launch) > 1:
+        ordered = sorted(case.kernels, key=lambda k: -of_launch[k.build] * k.launch.count)
+        times = ", ".join(f"{k.kernel} {printed(of_launch[k.build] / 1e6)} ms{_launched(k)}" for k in ordered)
+        rest = "; the rest of a call is torch operators, and gaps between launches" if outside else ""
+        yield f"A launch, {how}, takes: {times}{rest}."
+
+
+def _launched(k: KernelProfile) -> str:
+    return f", {k.launch.count} times" if k.launch.count > 1 else ""
 
 
 def _unbound(k: KernelProfile) -> str:
@@ -112,8 +152,8 @@ def _hottest(k: StaticProfile) -> tuple[str, dict[str, int]]:
     return ("the innermost loop", hot.kinds) if hot else ("the text", k.kinds)
 
 
-def _bottlenecks(listed: Sequence[Ranked], several: bool) -> Iterator[_Line]:
-    """Each defect of a kernel once, by its costliest finding."""
+def _bottlenecks(listed: Sequence[Ranked], several: bool, files: Mapping[str, str]) -> Iterator[_Line]:
+    """Each defect of a kernel once, by its costliest finding. `files`: kernel -> its file, where that must be said."""
     kinds = defaultdict[tuple[str, str], list[Ranked]](list)
     for r in listed:
         kinds[r.bottleneck.kernel, r.bottleneck.finding.defect].append(r)
@@ -121,7 +161,8 @@ def _bottlenecks(listed: Sequence[Ranked], several: bool) -> Iterator[_Line]:
         yield _Line("No known defect stands out.")
     for i, (first, *others) in enumerate(kinds.values()):
         more = " There are others of its kind." if others else ""
-        yield _Line(f"- {_describe(first, several)}{more}", (0, 2, 2)[i] if i < 3 else 5)
+        text = in_file(_describe(first, several), files.get(first.bottleneck.kernel, ""))
+        yield _Line(f"- {text}{more}", (0, 2, 2)[i] if i < 3 else 5)
 
 
 def _describe(r: Ranked, several: bool) -> str:
@@ -170,12 +211,14 @@ def _where(s: ScopeTime) -> str:
 
 def _varies(case: CaseProfile) -> str:
     """The scope with the highest variation, of those that hold no others; empty if there is none."""
-    timed = [s for k in case.kernels if isinstance(k.timeline, Timeline) for s in k.timeline.scopes]
-    most = max((s for s in timed if s.scope.kind not in HOLDING), key=lambda s: s.variation, default=None)
+    timed = [(k.kernel, s) for k in case.kernels if isinstance(k.timeline, Timeline) for s in k.timeline.scopes]
+    named = [(kernel, s) for kernel, s in timed if s.scope.kind not in HOLDING]
+    kernel, most = max(named, key=lambda x: x[1].variation, default=("", None))
     if most is None or not most.variation:
         return ""
     low, high = printed(most.cycles.p20), printed(most.cycles.p80)
-    return f"{_where(most)} takes {low} (P20) to {high} (P80) cycles, {printed(most.count)} times in a block."
+    where = in_file(_where(most), files_of(case).get(kernel, ""))
+    return f"{where} takes {low} (P20) to {high} (P80) cycles, {printed(most.count)} times in a block."
 
 
 def _tries(listed: Sequence[Ranked], reached: float | None, with_dots: Collection[str]) -> tuple[str, ...]:

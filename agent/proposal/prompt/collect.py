@@ -6,7 +6,6 @@ facts.
 
 import json
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -34,7 +33,6 @@ from pgo_agent.sandbox.json_codec import JsonObject
 from pgo_agent.sandbox.profile.backend import Workbench
 from pgo_agent.sandbox.profile.gluon_api import api
 
-_LINE = re.compile(r"\bline (\d+)\b")
 _STATIC = ("registers", "shared", "spill_store_bytes", "spill_load_bytes", "notes", "pipeline_depth")
 MOST_QUOTED = 8  # lines of the source
 
@@ -65,7 +63,7 @@ def gather(ctx: Context, remarks: Sequence[str] = ()) -> Facts:
         allowed_ops=base.allowed_ops,
         in_place=ctx.target.in_place,
         profile=told.lines,
-        quoted=_quoted(source, told.lines),
+        quoted=_quoted(source, profile_told.lines_named(told.lines, told.own_files)),
         code=_code(ctx, which),
         moves=apply,
         skipped=skipped,
@@ -119,10 +117,9 @@ def _launch(source: str, best: Mapping[str, moves.Best]) -> str:
     return ""
 
 
-def _quoted(source: str, profile: Sequence[str]) -> list[tuple[int, str]]:
+def _quoted(source: str, named: Sequence[int]) -> list[tuple[int, str]]:
     """The lines of the kernel part that the profile names."""
     lines, part = source.splitlines(), set(map(str.strip, kernel_part(source).splitlines()))
-    named = dict.fromkeys(int(n) for line in profile for n in _LINE.findall(line))
     numbered = ((n, lines[n - 1].strip()) for n in named if 0 < n <= len(lines))
     return [(n, printable.line(text, 160)) for n, text in numbered if text and text in part][:MOST_QUOTED]
 

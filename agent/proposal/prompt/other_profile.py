@@ -23,7 +23,7 @@ from pgo_agent.sandbox.profile import pseudocode
 from pgo_agent.sandbox.profile.kernel_profile import KernelProfile
 from pgo_agent.sandbox.profile.static_profile import StaticProfile
 
-_LINE = re.compile(r"\bline (\d+)\b")
+_LINE = re.compile(r"\bline (\d+)\b(?: of [\w-]+\.py\b)?")
 _LABEL = re.compile(r"[A-Z]\d+ ")
 
 

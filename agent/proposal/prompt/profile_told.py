@@ -5,7 +5,8 @@ controlled run these are empty: cards, Gluon and the lines of code that are show
 prompts that are told more or less of a profile read alike in all else. Relies on profiles in the record.
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from pgo_agent.agent import moves
@@ -15,6 +16,7 @@ from pgo_agent.agent.moves import launch_config
 from pgo_agent.agent.profile import cost_model, counter_figures
 from pgo_agent.agent.profile.case_profile import CaseProfile
 from pgo_agent.agent.profile.findings import Defect
+from pgo_agent.agent.profile.summarize import files_of, in_file
 from pgo_agent.agent.proposal.prompt import other_profile
 from pgo_agent.agent.run import incumbent
 from pgo_agent.agent.run.context import Context
@@ -27,8 +29,10 @@ from pgo_agent.sandbox.json_codec import JsonObject
 from pgo_agent.sandbox.profile import pseudocode, roofline
 from pgo_agent.sandbox.profile.counters.types import Counters
 from pgo_agent.sandbox.profile.kernel_profile import Roofline
+from pgo_agent.sandbox.profile.static_profile import StaticProfile
 from pgo_agent.sandbox.profile.timeline.types import Timeline
 
+_NAMED = re.compile(r"\bline (\d+)\b(?: of ([\w.-]+\.py))?")
 _STATIC = ("registers", "shared", "spill_store_bytes", "spill_load_bytes", "notes", "pipeline_depth")
 
 
@@ -38,6 +42,7 @@ class Told:
     statics: Sequence[JsonObject]  # builds, with what each takes
     defects: Sequence[Defect]  # of all cases, the costliest first
     by_case: Sequence[Sequence[Defect]]
+    own_files: Collection[str] = ()  # files whose kernels are the target's own: lines of others are not in the prompt
 
 
 def told(ctx: Context, which: str, best: Mapping[str, moves.Best]) -> Told:
@@ -51,7 +56,13 @@ def told(ctx: Context, which: str, best: Mapping[str, moves.Best]) -> Told:
     if ctx.settings.profile_of:
         other = other_profile.of(ctx, which)
         lines, statics = _in_lines(other.lines), other.statics(statics, ctx.device)
-    return Told(lines, statics, _defects(summed), [_defects([k]) for k in summed])
+    return Told(lines, statics, _defects(summed), [_defects([k]) for k in summed], _own_files(ctx, which))
+
+
+def lines_named(lines: Sequence[str], own_files: Collection[str]) -> list[int]:
+    """Return the lines of the target's own file that are named, in order. `own_files`: as `Told` has them."""
+    found = [m for line in lines for m in _NAMED.finditer(line)] if own_files else []
+    return list(dict.fromkeys(int(m[1]) for m in found if m[2] is None or m[2] in own_files))
 
 
 def code(ctx: Context, shown: Shown, which: str) -> tuple[str, dict[str, float]]:
@@ -90,9 +101,22 @@ def _by_case(ctx: Context, stored: Sequence[StoredProfile]) -> dict[str, list[st
     return {p.case: [f"Bound by {bound}."] for p in wholes if (bound := bound_by(ctx.baseline(), p, ctx.device))}
 
 
+def _own_files(ctx: Context, which: str) -> set[str]:
+    """The files of kernels that the source of `which` defines: as a rule one."""
+    source = incumbent.python(ctx, which)
+    stored = (k for k in profiles.of(ctx.store, ctx.run.id, which) if k.taken)
+    wholes = (profiles.whole(ctx.store.contents, k) for k in stored)
+    kernels = [k for p in wholes if p is not None for k in p.kernels if isinstance(k.static, StaticProfile)]
+    own = [k for k in kernels if re.search(rf"^\s*def {re.escape(k.kernel)}\b", source, re.M)]
+    return {k.static.file for k in own if isinstance(k.static, StaticProfile)}
+
+
 def _counted(profile: CaseProfile) -> list[str]:
-    counted = [k.counters for k in profile.kernels if isinstance(k.counters, Counters)]
-    return [line for c in counted for line in counter_figures.told(c)]
+    """The figures of all kernels, of the one first that takes most of the time."""
+    files = files_of(profile)
+    counted = [(k.kernel, k.counters, k.launch.count) for k in profile.kernels if isinstance(k.counters, Counters)]
+    counted.sort(key=lambda x: -x[1].duration_ns * x[2])
+    return [in_file(line, files.get(name, "")) for name, c, _ in counted for line in counter_figures.told(c)]
 
 
 def bound_by(base: Baseline, profile: CaseProfile, device: Device) -> str:
