@@ -66,7 +66,7 @@ def weights(case: CaseProfile) -> dict[str, float]:
 
 def launch_ns(case: CaseProfile) -> tuple[str, dict[str, float]]:
     """Return how launches were timed, and build -> nanoseconds of one; nothing if no way covers every kernel."""
-    for how, ns in (("with records", _span_ns), ("under Nsight Compute", _replayed_ns)):
+    for how, ns in (("while a timeline is recorded", _span_ns), ("under Nsight Compute", _replayed_ns)):
         times = {k.build: ns(k) for k in case.kernels}
         if times and min(times.values()) > 0:
             return how, times

@@ -125,7 +125,7 @@ def _spent(case: CaseProfile) -> Iterator[str]:
         ordered = sorted(case.kernels, key=lambda k: -of_launch[k.build] * k.launch.count)
         times = ", ".join(f"{k.kernel} {printed(of_launch[k.build] / 1e6)} ms{_launched(k)}" for k in ordered)
         rest = "; the rest of a call is torch operators, and gaps between launches" if outside else ""
-        yield f"A launch, {how}, takes: {times}{rest}."
+        yield f"A launch of each kernel, {how}: {times}{rest}."
 
 
 def _launched(k: KernelProfile) -> str:

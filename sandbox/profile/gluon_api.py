@@ -15,7 +15,7 @@ SECONDS = 120.0  # of the boxed process: importing Triton
 MOST, LONGEST = 80, 118  # lines, and characters of one
 
 
-@memo.kept("pgo_agent.sandbox.gluon.api.api", version=1)
+@memo.kept("pgo_agent.sandbox.gluon.api.api", version=2)
 def api(bench: Workbench) -> tuple[str, ...]:
     """Return Gluon's functions for the bench's device, a line each; nothing where its Triton has no Gluon that can be
     read.

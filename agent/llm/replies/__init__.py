@@ -11,6 +11,8 @@ change, expected effect), then one of the forms below. Text in fences is never r
     One sentence.
     (a form)
 
+Under a heading `## Candidate 2: edits of candidate 1: ..` edits change that candidate, not the kernel that was shown.
+
 Source, as edits (`search_replace.py`). Each quotes whole lines exactly as they stand, enough of them to be unique:
 
     <<<<<<< SEARCH

@@ -102,6 +102,7 @@ class _Reading:
 
     def __init__(self, base: Base) -> None:
         self.base, self.parsed = base, Parsed()
+        self._sources = dict[int, str]()  # candidates that are one source each, by their numbers
 
     def reply(self, text: str) -> None:
         pieces = [Piece(0, "", text)] if whole_kernel.is_whole(text) else split.cut(text) or [Piece(0, "", text)]
@@ -124,6 +125,8 @@ class _Reading:
 
     def _take(self, piece: Piece, proposed: list[Proposed], errors: list[Error], notes: list[str]) -> None:
         sources = set(self.parsed.sources)
+        if len(proposed) == 1 and proposed[0].kind in ("source", "gluon"):
+            self._sources[piece.number] = proposed[0].source
         self.parsed.candidates.extend(c for c in proposed[: split.MOST - len(sources)] if c.source not in sources)
         where = f"candidate {piece.number}: " if piece.number else ""
         if proposed:
@@ -140,7 +143,7 @@ class _Reading:
         errors, notes = list[Error](), list[str]()
         for form in _forms(piece.text):
             try:
-                for source, kind, more in self._read(*form):
+                for source, kind, more in self._read(*form, of=piece.of):
                     proposed.setdefault(source, Proposed(source, kind, piece.rationale))
                     notes += more
             except BadReply as e:
@@ -152,8 +155,9 @@ class _Reading:
         errors = [] if proposed and all(isinstance(e, Nothing) for _, e in errors) else errors
         return list(proposed.values()), errors, notes
 
-    def _read(self, form: str, text: str, closed: bool) -> Iterator[tuple[str, str, list[str]]]:
-        """The candidates of one form: text, kind and notes of each. Raises BadReply."""
+    def _read(self, form: str, text: str, closed: bool, of: int) -> Iterator[tuple[str, str, list[str]]]:
+        """The candidates of one form: text, kind and notes of each. `of`: the candidate that edits change; 0: the
+        kernel. Raises BadReply."""
         if form in ("launch", "lines"):
             text = text if form == "launch" else launch_configs.within(text)
             for source in launch_configs.sources(self.base.source, launch_configs.read(text)):
@@ -163,10 +167,10 @@ class _Reading:
         elif form == SCRIPT:
             yield ttgir.from_script(text, self.base.shown, self.base.ask), "ttgir", []
         else:
-            source, notes = merge_contract.candidate(self._part(form, text, closed), self.base.source)
+            source, notes = merge_contract.candidate(self._part(form, text, closed, of), self.base.source)
             yield source, whole_kernel.kind(kernel_part(source)), notes
 
-    def _part(self, form: str, text: str, closed: bool) -> str:
+    def _part(self, form: str, text: str, closed: bool, of: int) -> str:
         """The new kernel part."""
         if form == "whole":
             return text
@@ -175,7 +179,9 @@ class _Reading:
         if form == "nothing":
             raise Nothing(_NOTHING)
         edits = search_replace.read(text) if form == "blocks" else unified_diff.read(text)
-        return search_replace.apply_edits(kernel_part(self.base.source), edits)
+        if of and of not in self._sources:
+            raise BadReply(f"it edits candidate {of}, of which the reply has no source that can be read")
+        return search_replace.apply_edits(kernel_part(self._sources.get(of, self.base.source)), edits)
 
 
 # forms ----------------------------------------------------------------------------------------------------------------

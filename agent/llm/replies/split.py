@@ -16,6 +16,7 @@ _NAMES = r"(?:candidate|proposal|option|variant)"
 _NUMBER = r"[ \t]*#?(?:\d+|[a-z]\b)?[ \t]*(?:[:.)*_\u2013\u2014-]+[ \t]*(.*))?"
 _HEADING = re.compile(rf"(?:#{{1,6}}[ \t]*[*_]*|[*_]{{2}}){_NAMES}\b{_NUMBER}", re.I)
 _BARE = re.compile(rf"{_NAMES}[ \t]*#?\d+(?:[ \t]*[:.)]+[ \t]*(.*))?", re.I)
+_OF = re.compile(r"edits (?:of|to) candidate #?(\d+)\b", re.I)
 _WIDEST = 300  # columns of a heading
 
 
@@ -31,6 +32,12 @@ class Piece:
     def rationale(self) -> str:
         sentence = idea(self.text)
         return f"{self.title}: {sentence}" if self.title and sentence else self.title or sentence
+
+    @property
+    def of(self) -> int:
+        """The number of the candidate that it edits; 0 for the kernel that was shown."""
+        found = _OF.match(self.title)
+        return int(found[1]) if found else 0
 
 
 def cut(text: str) -> list[Piece]:

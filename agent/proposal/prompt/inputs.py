@@ -37,6 +37,7 @@ class Facts:
     profile: Sequence[str] = ()  # the summaries of the incumbent's profile, a line each
     quoted: Sequence[tuple[int, str]] = ()  # lines of the file that the profile names, with their numbers
     code: Code | None = None
+    ttgir: bool = True  # whether candidates may be TTGIR: its text and forms are a fifth of a prompt
     moves: Sequence[str] = ()  # rewrites that are tried without a model, with the bottleneck each answers
     skipped: Sequence[str] = ()  # rewrites that do not apply, and why
     lessons: Sequence[str] = ()  # of earlier runs, a line each

@@ -15,6 +15,7 @@ from pgo_agent.agent import text as printable
 from pgo_agent.agent.llm import templates
 from pgo_agent.agent.proposal.prompt.inputs import Facts
 from pgo_agent.agent.proposal.prompt.sections import Prompt, Section, fitted
+from pgo_agent.sandbox.judge.timing.decision import REGRESSION
 from pgo_agent.sandbox.ttgir.edits import reference
 
 TEMPLATE = "optimizer"
@@ -63,7 +64,7 @@ def _sections(facts: Facts) -> Iterator[Section]:
     yield from _cards(facts)
     if facts.guidance:
         yield _section("guidance", "sections/guidance", lines=facts.guidance)
-    allowed: dict[str, Any] = {"ops": facts.allowed_ops, "in_place": facts.in_place}
+    allowed: dict[str, Any] = {"ops": facts.allowed_ops, "in_place": facts.in_place, "slower": 1.0 - REGRESSION}
     yield _section("rules", "sections/rules", most_configs=facts.most_configs, **allowed)
     yield from _forms(facts)
 
@@ -83,7 +84,7 @@ def _code(facts: Facts) -> Iterator[Section]:
         return
     yield _section("code", "sections/code", code=code, mark=templates.fenced("pseudo-code", code.text))
     text = code.whole or code.excerpt
-    if text:
+    if text and facts.ttgir:
         mark = templates.fenced("TTGIR", text)
         yield _section("excerpt", "sections/excerpt", needs="code", text=text, whole=bool(code.whole), mark=mark)
 
@@ -107,7 +108,7 @@ def _forms(facts: Facts) -> Iterator[Section]:
     yield _section("form source", "formats/source")
     if facts.launch:
         yield _section("form launch", "formats/launch", example=facts.launch, most_configs=facts.most_configs)
-    if facts.code is not None:
+    if facts.code is not None and facts.ttgir:
         kernel = facts.code.kernel
         edits = {"format": reference.FORMAT, "example": reference.EXAMPLE}
         yield _section("form edits", "formats/ttgir_edits", needs="code", kernel=kernel, **edits)

@@ -19,8 +19,10 @@ LONGEST = 118  # characters of a line
 LANGUAGE = (  # of the language's many names those that a tuned kernel is made of; the others are Triton's own
     *("NVMMADistributedLayout", "NVMMASharedLayout", "BlockedLayout", "SliceLayout", "DotOperandLayout"),
     *("SwizzledSharedLayout", "allocate_shared_memory", "warp_specialize", "convert_layout", "arange", "full", "zeros"),
-    *("load", "store", "expand_dims", "max", "sum", "maximum", "where", "exp2", "thread_barrier", "static_range"),
+    *("load", "store", "expand_dims", "max", "sum", "maximum", "minimum", "where", "exp2", "log2", "cdiv"),
+    *("program_id", "num_programs", "thread_barrier", "static_range"),
 )
+UNLISTED = ("warpgroup_mma_init",)  # in a module, but not in its own list
 MEMORY = ("index", "slice", "permute", "reshape", "load", "store")  # of a piece of shared memory
 
 
@@ -53,7 +55,7 @@ def _available(gl: Any, names: Iterable[str]) -> list[str]:
 
 def _module(prefix: str, module: Any, names: Iterable[str] | None = None) -> Iterator[str]:
     """Yield the functions and classes of a module, in the order of `names` or else of its own list."""
-    chosen = getattr(module, "__all__", ()) if names is None else names
+    chosen = (*getattr(module, "__all__", ()), *UNLISTED) if names is None else names
     for name in (n for n in chosen if callable(getattr(module, n, None))):
         yield _line(f"{prefix}.{name}" if prefix else name, getattr(module, name))
 

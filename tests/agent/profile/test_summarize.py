@@ -12,6 +12,7 @@ from pgo_agent.agent.profile.format import figure
 from pgo_agent.agent.profile.quoted_numbers import unfounded
 from pgo_agent.agent.profile.summarize import summarize, tokens
 from pgo_agent.agent.profile.summary import Summary
+from pgo_agent.agent.proposal.prompt import profile_told
 from pgo_agent.sandbox.profile.kernel_profile import Missing
 from pgo_agent.sandbox.profile.static_profile import Conversion, Problem
 from pgo_agent.sandbox.profile.timeline.types import Waves
@@ -116,6 +117,24 @@ def test_the_critical_path_and_what_varies_most_are_named_by_their_lines() -> No
         "14000 cycles in 9 iterations, most of them in dot wait (line 20) 5000, copy wait (line 21) 4000." in found.text
     )
     assert found.varies == "copy wait (line 21) takes 640 (P20) to 1200 (P80) cycles, 16 times in a block."
+
+
+def test_launches_of_several_kernels_are_told_with_their_times_and_the_rest_of_the_call() -> None:
+    short, long = (Waves(132, 264, 1, ns, 100, 1.0, 0.99, (), ()) for ns in (50_000, 150_000))
+    first = kernel(static(kernel="_first"), timeline({"copy wait": 0.9}, short))
+    second = kernel(static(kernel="_second"), timeline({"dot wait": 0.4}, long))
+    text = summarize(case(first, second, roofline=roof(0.4))).text
+    assert "while a timeline is recorded: _second 0.150 ms, _first 0.0500 ms; the rest of a call is torch" in text
+    assert "the rest of a call" not in summarize(case(first, second)).text
+
+
+def test_a_line_is_told_with_its_file_where_kernels_stand_in_several() -> None:
+    other, waits = replace(static(kernel="_other"), file="else.py"), timeline({"dot wait": 0.5})
+    assert "line 20)" in summarize(case(kernel(static(), waits))).text
+    both = summarize(case(kernel(static(), waits), kernel(other, waits)))
+    assert "line 20 of a.py" in both.text and "line 20 of else.py" in both.text
+    assert profile_told.lines_named(both.text.splitlines(), {"a.py"}) == [20]
+    assert profile_told.lines_named(both.text.splitlines(), ()) == []
 
 
 def test_what_changed_is_told_by_both_numbers() -> None:

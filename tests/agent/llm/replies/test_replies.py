@@ -39,6 +39,16 @@ def test_two_whole_kernels_are_two_candidates() -> None:
     assert len(found.sources) == 2 and found.errors == []
 
 
+def test_edits_of_an_earlier_candidate_change_that_one() -> None:
+    floats, store = PART.replace("y + 1", "y + 1.0"), "    tl.store(x_ptr + at, y + {}, mask=inside)".format
+    edits = edit(store("1.0"), store("2.0"))
+    text = f"## Candidate 1: floats\n{code(floats)}\n## Candidate 2: edits of candidate 1: two\n{edits}"
+    first, second = parse(text, SOURCE).sources
+    assert "y + 1.0" in first and second == first.replace("y + 1.0", "y + 2.0")
+    lost = parse(text.replace("of candidate 1", "of candidate 7"), SOURCE)
+    assert lost.sources == [first] and "edits candidate 7, of which" in lost.errors[0]
+
+
 def test_what_the_reply_says_of_the_contract_is_dropped_with_a_note() -> None:
     more = 'TOLERANCE = {"mean": 1e9}\ndef reference(x): return x\nfrom os import path as CASES\n_by_hand = None\n'
     more += "HELD_OUT.clear()\nif True:\n    SMALL = {}\nflops: int = 5\n"

@@ -55,6 +55,12 @@ def test_the_template_knows_nothing_but_the_facts() -> None:
         prompting.render(replace(FULL, cases=[{"name": "x"}]))
 
 
+def test_ttgir_and_its_forms_are_left_to_prompts_after_the_first_attempts() -> None:
+    first = {s.name for s in layout.sections(replace(FULL, ttgir=False))}
+    assert {s.name for s in layout.sections(FULL)} - first == {"excerpt", "form edits"}
+    assert "code" in first  # the pseudo-code stays
+
+
 def test_the_same_facts_give_the_same_bytes() -> None:
     assert prompting.render(FULL) == prompting.render(replace(FULL))
 
