@@ -32,6 +32,8 @@ class Database:
     def __init__(self, root: Path, create: bool = True) -> None:
         self.root, self.contents = root, ContentStore(root)
         self._one = threading.RLock()  # threads share the connection: sqlite3 mixes up rows of statements that overlap
+        if root.exists() and not root.is_dir():
+            raise UsageFault(f"the workspace {root} is no folder", "give --store a folder, or the name of a new one")
         if not create and not (root / "pgo.db").is_file():
             raise UsageFault(
                 f"there are no runs in {root}", "start one with `pgo-agent optimize FILE`, or give --store"

@@ -129,6 +129,8 @@ def test_a_read_only_place_for_the_record(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = pgo("optimize", "add.py", "--store", tmp_path / "file" / "w", cwd=tmp_path)
     assert done.code == 3 and "cannot write the record" in done.err
+    itself = pgo("runs", "--store", tmp_path / "file", cwd=tmp_path)
+    assert itself.code == 2 and "is no folder" in itself.err
 
 
 def test_a_full_disk_ends_with_a_message_and_the_record_stays_readable(tmp_path: Path) -> None:

@@ -53,6 +53,32 @@ def test_bf16_is_computed_as_such_and_float64_exactly_though_the_text_names_shor
     assert float(exact) < 1e-12
 
 
+TUNED = """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.autotune(configs=[triton.Config({"STEP": 1}), triton.Config({"STEP": 8})], key=["n"])
+@triton.jit
+def _count(X, n, STEP: tl.constexpr):
+    tl.atomic_add(X + tl.program_id(0), STEP)
+
+
+def count(x):
+    _count[(x.numel(),)](x, x.numel())
+    return x
+"""
+
+
+def test_of_an_autotuned_one_the_first_configuration_is_launched_once() -> None:
+    counted = f'original.launcher({TUNED!r}, "count", [x])(x).tolist()'
+    done = forked_python.ran(
+        f"import torch\nfrom pgo_agent.sandbox.interpreter import original\nx = torch.zeros(3)\nprint({counted})"
+    )
+    assert done.stdout.strip() == "[1.0, 1.0, 1.0]", done.stderr
+
+
 SUMS = """
 import torch
 import triton

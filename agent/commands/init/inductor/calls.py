@@ -69,6 +69,7 @@ class _Names:
     symbols: dict[str, str] = field(default_factory=dict)
     turn: int = 0  # calls of libraries so far, and launches of a kernel whose results another one's comment names
     first: dict[str, "Launch"] = field(default_factory=dict)  # of each kernel
+    changed: set[str] = field(default_factory=set)  # results of the graph's operations that change memory
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,9 @@ class Followed:
 
 def follow(module: Module) -> Followed:
     """Return the launches of a module's kernels, in order."""
-    names, found = _Names(), list[Launch]()
+    fragments = [reading.read(k.comment) for k in module.kernels.values()]
+    changed = {n.name for f in fragments for n in f.nodes.values() if n.changes}
+    names, found = _Names(changed=changed), list[Launch]()
     for call in module.calls:
         for node in parsing.flat(call.body):
             match node:
@@ -189,7 +192,7 @@ def _launch(kernel: Kernel, run: ast.Call, names: _Names) -> Launch:
     fresh = {p for p, b in tensors if b.fresh or (p in stored and _only_memory(kernel, p, b))}
     unnamed = values.named(frag, [b for p, b in tensors if not (p in fresh and p in stored)])
     held = {p: (b.value or b.name, b.partial) for p, b in tensors}
-    results = values.results(frag, [(p, b) for p, b in tensors if p in stored])
+    results = values.results(frag, [(p, b) for p, b in tensors if p in stored], names.changed)
     args = list[Arg]()
     for p, buffer, text in paired:
         if buffer is None or p not in held:

@@ -52,6 +52,11 @@ class Node:
         return parts[3] if self.target.startswith("torch.ops.") and len(parts) > 3 else parts[-1]
 
     @property
+    def changes(self) -> bool:
+        """Whether it changes its first argument, as `index_put_` does."""
+        return self.target.startswith("torch.ops.aten.") and self.op.endswith("_")
+
+    @property
     def results(self) -> int:
         """How many results it has; of those that have as many as one asks for, how many are used."""
         if self.op in ("split", "split_with_sizes", "unbind", "chunk"):

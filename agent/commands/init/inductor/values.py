@@ -6,7 +6,7 @@ makes, and what is returned is what goes elsewhere, in order. Relies on `fragmen
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pgo_agent.agent.commands.init.inductor.fragment import Fragment, Layout
@@ -69,8 +69,9 @@ def _as_large(one: Layout | None, other: Layout | None) -> bool:
     return all(s.isdigit() for s in (*one.size, *other.size)) and len({math.prod(map(int, s)) for s in sizes}) == 1
 
 
-def results(frag: Fragment, stored: Sequence[tuple[str, Buffer]]) -> dict[str, str]:
-    """Return what the parameters that are stored to hold after the launch, by its name in the graph."""
+def results(frag: Fragment, stored: Sequence[tuple[str, Buffer]], changed: Collection[str]) -> dict[str, str]:
+    """Return what the parameters that are stored to hold after the launch, by its name in the graph. `changed`: results
+    of the module's operations that change memory: by such a name goes the memory before, too."""
     returns, result = list(frag.returns) or _last(frag), dict[str, str]()
     left = list(returns)
     for p, buffer in stored:
@@ -85,15 +86,24 @@ def results(frag: Fragment, stored: Sequence[tuple[str, Buffer]]) -> dict[str, s
             exact = [n for n in alike if not re.fullmatch(r"buf\d+", n)] or alike
             result[p] = (exact[-1] if p.startswith("in_out") else exact[0]) if exact else buffer.name
             left = [n for n in left if n != result[p]]
-    return {p: _copied(frag, n, dict(stored)[p]) for p, n in result.items()}
+    return {p: _stored(frag, n, dict(stored)[p], changed) for p, n in result.items()}
 
 
-def _copied(frag: Fragment, name: str, buffer: Buffer) -> str:
-    """Return what a `copy_` puts into an argument of the graph, where that is what is stored."""
-    if buffer.value is None or name in frag.nodes:
+def _stored(frag: Fragment, name: str, buffer: Buffer, changed: Collection[str]) -> str:
+    """Return what is stored under a name that no operation of the fragment has: what a `copy_` puts into an argument of
+    the graph; the result of an operation that changes what the memory held (`index_put_`); the one value that goes
+    elsewhere, of memory that is called by what a later kernel makes of it."""
+    if name in frag.nodes:
         return name
-    copies = [n for n in frag.nodes.values() if n.op == "copy_" and n.reads[:1] == [buffer.value]]
-    return copies[0].reads[1] if copies and len(copies[0].reads) > 1 else name
+    changing = [n for n in frag.nodes.values() if n.changes and n.reads[:1] == [buffer.value] != [None]]
+    changing += [n for n in frag.nodes.values() if n.changes and n.name == buffer.value]
+    for node in changing:
+        if node.op != "copy_":
+            return node.name
+        if len(node.reads) > 1:
+            return node.reads[1]
+    last = [n for n in _last(frag) if _alike(frag.nodes[n].layout, buffer.layout)]
+    return last[0] if name in changed and len(last) == 1 else name
 
 
 def _layout_of(frag: Fragment, name: str) -> Layout | None:

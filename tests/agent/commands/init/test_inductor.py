@@ -16,8 +16,8 @@ CODE = Path(__file__).parent / "inductor_code"
 SCORE = "prepare_softmax_online_0"
 
 
-def drafts(path: Path) -> dict[str, Draft]:
-    found = [g for m in output_code.read(path) for g in groups.groups(m, calls.follow(m))]
+def drafts(path: Path, only: str = "") -> dict[str, Draft]:
+    found = [g for m in output_code.read(path) for g in groups.groups(m, calls.follow(m)) if only in g.name]
     return {g.name.removeprefix("triton_"): draft.draft(g) for g in found}
 
 
@@ -160,6 +160,14 @@ def test_view_that_the_fragment_does_not_say_is_taken_for_the_value_of_its_type_
     (made,) = [d for n, d in drafts(CODE / "attention.txt").items() if n.startswith("per_fused__softmax")]
     assert made.found and any(line.startswith("expand_2 = ") and "# guessed" in line for line in made.found.lines)
     assert made.group.changed == ["bmm"]
+
+
+def test_memory_that_an_operation_of_the_graph_changes_is_an_input_and_its_reference_changes_none() -> None:
+    (made,) = drafts(CODE / "index_add.txt", "poi_fused_index_add_zeros_1").values()
+    assert (made.group.changed, list(made.group.outputs)) == (["full"], ["index_put"])
+    assert made.found and made.found.lines == (
+        "index_put = torch.ops.aten.index_put.default(full, [arg0_1], arg1_1, True)",
+    )
 
 
 def test_memory_that_is_used_again_for_a_result_is_no_input() -> None:

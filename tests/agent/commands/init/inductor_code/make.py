@@ -46,6 +46,8 @@ def models() -> Iterator[tuple[str, dict[str, Any], Callable[[], Model]]]:
     yield "outer", {}, lambda: ((lambda x: torch.var(x, dim=0)), (torch.randn(2048, 32, device="cuda"),))
     yield "matmul", {}, lambda: ((lambda x, w, b: F.relu(x @ w + b)), (half(256, 64), half(64, 128), half(128)))
     yield "attention", {}, lambda: (attention, (half(2, 64, 128), half(128, 128), half(128, 128)))
+    rows = lambda: (torch.randint(0, 64, (256,), device="cuda"), torch.randn(256, 128, device="cuda"))  # noqa: E731
+    yield "index_add", {}, lambda: ((lambda i, x: torch.zeros(64, 128, device="cuda").index_add(0, i, x)), rows())
     yield "random", {}, lambda: ((lambda x: F.dropout(x, 0.1, True)), (half(256, 128),))
 
 
