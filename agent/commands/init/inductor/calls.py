@@ -192,7 +192,8 @@ def _launch(kernel: Kernel, run: ast.Call, names: _Names) -> Launch:
     fresh = {p for p, b in tensors if b.fresh or (p in stored and _only_memory(kernel, p, b))}
     unnamed = values.named(frag, [b for p, b in tensors if not (p in fresh and p in stored)])
     held = {p: (b.value or b.name, b.partial) for p, b in tensors}
-    results = values.results(frag, [(p, b) for p, b in tensors if p in stored], names.changed)
+    called = {p: text for p, _, text in paired}
+    results = values.results(frag, [(p, b) for p, b in tensors if p in stored], called, names.changed)
     args = list[Arg]()
     for p, buffer, text in paired:
         if buffer is None or p not in held:

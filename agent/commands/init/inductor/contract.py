@@ -55,7 +55,7 @@ def _made(made: Draft, name: str, layout: Layout) -> tuple[str, str]:
     """Return what makes a tensor, and a mark where that is a guess."""
     sizes = made.sizes
     size = _tuple(in_case(s, made.symbols) for s in _leading(made, name, layout))
-    dense = contiguous(layout.size, layout.stride, sizes.case())
+    dense = contiguous(layout.size, layout.stride, sizes.case()) and not _free_inside(made, name, layout)
     stride = "" if dense else ", " + _tuple(in_case(s, made.symbols) for s in layout.stride)
     dtype = f"torch.{layout.dtype}"
     if "float" in layout.dtype:
@@ -67,6 +67,12 @@ def _made(made: Draft, name: str, layout: Layout) -> tuple[str, str]:
     below = ranges.high(made.group, name)
     mark = "" if below else f"  {GUESSED}: which are valid"
     return f"integers({in_case(below, made.symbols) or '2'}, {size}, {dtype}{stride})", mark
+
+
+def _free_inside(made: Draft, name: str, layout: Layout) -> bool:
+    """Whether the free size is no outermost one: then strides, which stand in the kernel, do not follow it."""
+    axis = made.sizes.rows.tensors.get(name) if made.sizes.rows is not None else None
+    return axis is not None and any(size != "1" for size in layout.size[: axis.axis])
 
 
 def _leading(made: Draft, name: str, layout: Layout) -> list[str]:

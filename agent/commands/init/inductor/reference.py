@@ -35,6 +35,8 @@ def write(group: Group, writer: Writer) -> Reference:
     if any(n.op.startswith("flex_attention") for launch in group.launches for n in launch.fragment.nodes.values()):
         raise NoReference("the functions that flex attention is given for scores and mask stand in its kernel alone")
     several = dict(places(group))
+    if any(_place_in_order(group, several, n) for n in group.outputs):
+        raise NoReference("which of equal values comes first is the kernel's own choice")
     found = slice_(group, writer, group.outputs, set(group.inputs), several)
     if found.leaves and (same := views.unsaid(group, found.leaves)):
         found = slice_(group, writer, group.outputs, set(group.inputs), several, same)
@@ -89,6 +91,14 @@ def slice_(
     for name in wanted:
         need(name)
     return Slice(tuple(lines), tuple(order), tuple(leaves))
+
+
+def _place_in_order(group: Group, several: Mapping[str, tuple[str, int]], name: str) -> bool:
+    """Whether a result is the places of values that were sorted, in any order where they are equal."""
+    node = group.nodes.get(name)
+    taken = node is not None and node.target.endswith("getitem") and node.args[1:] == ("1",)
+    of = node.reads[0] if node is not None and taken else several[name][0] if several.get(name, ("", 0))[1] == 1 else ""
+    return of in group.nodes and group.nodes[of].target == "torch.ops.aten.sort.default"
 
 
 def _read(node: Node) -> list[str]:

@@ -69,12 +69,18 @@ def _as_large(one: Layout | None, other: Layout | None) -> bool:
     return all(s.isdigit() for s in (*one.size, *other.size)) and len({math.prod(map(int, s)) for s in sizes}) == 1
 
 
-def results(frag: Fragment, stored: Sequence[tuple[str, Buffer]], changed: Collection[str]) -> dict[str, str]:
-    """Return what the parameters that are stored to hold after the launch, by its name in the graph. `changed`: results
-    of the module's operations that change memory: by such a name goes the memory before, too."""
-    returns, result = list(frag.returns) or _last(frag), dict[str, str]()
-    left = list(returns)
-    for p, buffer in stored:
+def results(
+    frag: Fragment, stored: Sequence[tuple[str, Buffer]], called: Mapping[str, str], changed: Collection[str]
+) -> dict[str, str]:
+    """Return what the parameters that are stored to hold after the launch, by its name in the graph.
+
+    `called`: parameter -> the name of its memory in the call, which shares of a reduction have in the fragment, too.
+    `changed`: results of the module's operations that change memory: by such a name goes the memory before, too.
+    """
+    returns = list(frag.returns) or _last(frag)
+    result = {p: called[p] for p, _ in stored if called[p] in frag.returns and is_buffer(called[p], frag)}
+    left = [n for n in returns if n not in result.values()]
+    for p, buffer in (x for x in stored if x[0] not in result):
         place = re.fullmatch(r"out_ptr(\d+)", p)
         name = returns[int(place[1])] if place and frag.returns and int(place[1]) < len(returns) else ""
         if name and _alike(_layout_of(frag, name), buffer.layout):
