@@ -5,6 +5,7 @@ garbage collector lets another thread in that parses as well, one of the two end
 """
 
 import ast
+import tokenize
 import warnings
 from collections.abc import Iterator, Sequence
 from threading import Lock
@@ -14,9 +15,20 @@ _ALONE = Lock()
 
 
 def module(text: str, name: str = "<unknown>") -> ast.Module:
-    """Parse a module. Raises what `ast.parse` raises: SyntaxError, ValueError, MemoryError, RecursionError."""
+    """Parse a module. Raises what `ast.parse` raises: SyntaxError, ValueError, MemoryError, RecursionError; SyntaxError
+    also for a text whose first lines name an encoding but UTF-8: from a file Python would run another program."""
+    _check_encoding(text)
     with _ALONE:
         return ast.parse(text, name)
+
+
+def _check_encoding(text: str) -> None:
+    first = text.split("\n", 2)[:2]
+    if any("coding" in line for line in first):
+        lines = iter([f"{line}\n".encode("utf-8", "replace") for line in first])
+        named, _ = tokenize.detect_encoding(lambda: next(lines, b""))
+        if named not in ("utf-8", "utf-8-sig"):
+            raise SyntaxError(f"its first lines name the encoding {named}: write UTF-8, and leave that out")
 
 
 def expression(text: str) -> ast.expr:
@@ -44,6 +56,7 @@ def flat(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
 def compiled(text: str) -> ast.Module:
     """Return the tree of a text that compiles to bytecode, too. Raises what `compile` raises: SyntaxError,
     ValueError."""
+    _check_encoding(text)
     with _ALONE, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what Python thinks of a text's style
         tree = ast.parse(text)

@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 
-from pgo_agent.sandbox import parsing
+from pgo_agent.sandbox import held_out, parsing
 from pgo_agent.sandbox.errors import TargetFault, UsageFault
 
 REQUIRED = {
@@ -120,22 +120,6 @@ def parse(source: str, name: str) -> ast.Module:
         raise UsageFault(f"{where} is not Python: {getattr(e, 'msg', e)}", "fix the syntax error") from None
 
 
-def without_held_out(source: str) -> str:
-    """Return a target's text with an empty HELD_OUT and every other line at its number.
-
-    What runs in the box can read its own file and say what it found there in the words of an exception.
-    """
-    lines = source.splitlines(keepends=True)
-    for node in parsing.module(source).body:
-        if isinstance(node, ast.Assign | ast.AnnAssign) and "HELD_OUT" in names_of(node):
-            first, last = node.lineno - 1, node.end_lineno or node.lineno
-            if names_of(node) == {"HELD_OUT"}:
-                lines[first:last] = ["HELD_OUT = {}\n", *["\n"] * (last - first - 1)]
-            else:  # it is also a set that is public
-                lines[last - 1] = f"{lines[last - 1].rstrip()}; HELD_OUT = {{}}\n"
-    return "".join(lines)
-
-
 def names_of(node: ast.stmt) -> set[str]:
     """Return the module-level names that a statement defines."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -170,6 +154,11 @@ def _check_names(target: Target) -> None:
         raise TargetFault(f"{where} does not define: {', '.join(missing)}", f"add to the file:\n     {listed}")
     _ = target.in_place  # readable
     _check_replaced(target)
+    try:
+        held_out.statements(target.contract)
+    except held_out.Entangled as e:
+        problem = f"{target.contract_path}:{e.line} fills HELD_OUT and defines {e.name}, which other statements use"
+        raise TargetFault(problem, "write HELD_OUT as an assignment of its own") from None
 
 
 def _check_replaced(target: Target) -> None:

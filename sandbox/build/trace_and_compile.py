@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar, cast
 
-from pgo_agent.sandbox import json_codec
+from pgo_agent.sandbox import held_out, json_codec
 from pgo_agent.sandbox.bundle import decode, elf, validate
 from pgo_agent.sandbox.bundle.documents import (
     Config,
@@ -28,7 +28,7 @@ from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import BadBundle
 from pgo_agent.sandbox.isolation.box import ATTEMPTS, Box, Ran, killed
 from pgo_agent.sandbox.json_codec import JsonObject
-from pgo_agent.sandbox.target import Target, without_held_out
+from pgo_agent.sandbox.target import Target
 from pgo_agent.sandbox.tracer import NEEDS_CUBINS
 
 TRACE_SECONDS, COMPILE_SECONDS = 240.0, 600.0  # deadlines of one boxed process
@@ -81,12 +81,12 @@ class Traced(TypedDict, total=False):
 
 def place(folder: Path, target: Target, source: str, hide: bool) -> tuple[str, str]:
     """Write contract and candidate into a box's folder; return their paths in it. `hide`: without held-out cases."""
-    shown = without_held_out if hide else str
+    told = held_out.statements(target.contract) if hide else frozenset[str]()
     for name in ("target", "candidate"):
         (folder / name).mkdir()
-    (folder / "target" / target.path.name).write_text(shown(target.source))
-    (folder / "target" / target.contract_path.name).write_text(shown(target.contract))
-    (folder / "candidate" / target.path.name).write_text(shown(source))
+    (folder / "target" / target.path.name).write_text(held_out.without(target.source, told))
+    (folder / "target" / target.contract_path.name).write_text(held_out.without(target.contract, told))
+    (folder / "candidate" / target.path.name).write_text(held_out.without(source, told))
     return f"target/{target.contract_path.name}", f"candidate/{target.path.name}"
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 import triton.testing
 from pgo_agent.sandbox.devices import Device
-from pgo_agent.sandbox.guard_zones import Guarded
+from pgo_agent.sandbox.guard_zones import NAN, Fill, Guarded
 from pgo_agent.sandbox.tracer import fake_cuda_api
 from torch.overrides import TorchFunctionMode
 
@@ -22,6 +22,7 @@ ZONES = 0x7B  # fills zones of allocations: also shows a NaN written there that 
 _UNWRITTEN = {
     torch.empty, torch.empty_like, torch.empty_strided, torch.Tensor.new_empty, torch.Tensor.new_empty_strided,
 }  # fmt: skip
+_UNWRITTEN_OPS = ("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided")  # of aten
 _FILLED = {
     torch.zeros, torch.zeros_like, torch.ones, torch.ones_like, torch.full, torch.full_like,
     torch.Tensor.new_zeros, torch.Tensor.new_ones, torch.Tensor.new_full,
@@ -56,11 +57,11 @@ class DevicesOnCpu(TorchFunctionMode):
 class OnCpu(DevicesOnCpu):
     """The mode for the import of a launcher and its calls: its tensors also say that they are on a GPU."""
 
-    def __init__(self, know: Callable[[Any], None], left: Sequence[Any] = ()) -> None:
+    def __init__(self, know: Callable[[Any], None], left: Sequence[Any] = (), fill: Fill = NAN) -> None:
         """`know` is called with every storage. `left`: bytes that unwritten allocations hold, in their order; None, or
-        of another size: NaN."""
+        of another size: `fill`."""
         super().__init__()
-        self._know, self._left = know, list(left)
+        self._know, self._left, self._fill = know, list(left), fill
         self._guarded: list[Guarded] = []
         self.unwritten = list[Any]()  # the bytes of each allocation that was not filled
 
@@ -89,7 +90,7 @@ class OnCpu(DevicesOnCpu):
         if func is torch.Tensor.get_device:
             return 0
         out = super().__torch_function__(func, types, args, kwargs)
-        if func in _UNWRITTEN | _FILLED and _has_memory(out):
+        if (func in _FILLED or _is_unwritten(func, args)) and _has_memory(out):
             self._guard(out, func in _FILLED)
         for t in out if isinstance(out, list | tuple) else (out,):
             if type(t) is torch.Tensor and not t.is_meta:
@@ -110,7 +111,19 @@ class OnCpu(DevicesOnCpu):
             self.unwritten.append(held)
             if before is not None and before.numel() == held.numel():
                 held.copy_(before)
+            elif self._fill is not NAN:
+                self._fill.into(held)
         out.set_(self._guarded[-1].storage(), out.storage_offset(), out.size(), out.stride())
+
+
+def _is_unwritten(func: Any, args: Sequence[Any]) -> bool:
+    """Whether a function returns memory that nothing was written into."""
+    if func in _UNWRITTEN:
+        return True
+    if func is torch.Tensor.new:  # of sizes; of data it is a copy
+        return all(isinstance(a, int | torch.Size) for a in args[1:])
+    packet = getattr(func, "overloadpacket", func)
+    return isinstance(packet, torch._ops.OpOverloadPacket) and str(packet).rpartition(".")[2] in _UNWRITTEN_OPS
 
 
 def _has_memory(out: Any) -> bool:

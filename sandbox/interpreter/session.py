@@ -22,6 +22,7 @@ from typing import Any
 import torch
 import triton
 from pgo_agent.sandbox import devices, target
+from pgo_agent.sandbox.guard_zones import NAN, ZERO, Fill
 from pgo_agent.sandbox.interpreter import (
     arithmetic,
     blocks,
@@ -49,6 +50,8 @@ from triton.runtime.jit import JITFunction
 
 AGAIN = 10.0  # longest run in seconds that is repeated to test for undefined values
 LEFT = "its results change with what an earlier launch of its own left in its buffers"
+UNWRITTEN = "its results change with what was in memory that it allocates and does not write"
+FILLED = 2  # runs that are repeated with other content in such memory
 UNDEFINED = "the result depends on what a masked load without `other` gives, which is undefined"
 
 
@@ -87,7 +90,7 @@ class Session:
         self.memory = memory.Memory(self.blocks, str(self.candidate))
         self.blocks.install(self.memory.know)
         self.memory.install()
-        self.choice = 0
+        self.choice = self.filled = 0
         self.lists: dict[str, list[str]] = {}  # of the current run: autotuned kernel -> its configurations
         self.results: dict[str, list[dict[str, Any]]] = {}
         self._choose()
@@ -172,21 +175,25 @@ class Session:
                 return {"error": UNDEFINED, "line": line, "unsupported": False, "verdict": "wrong"}, False
         if taken < AGAIN and (left := _left(place, outs)) and not tensors.same(outs, self._run(case, left=left)[2]):
             return {"error": LEFT, "line": None, "unsupported": False, "verdict": "wrong"}, False
+        if taken < AGAIN and place.unwritten and self.filled < FILLED:
+            self.filled += 1
+            if not all(tensors.same(outs, self._run(case, fill=f)[2]) for f in (ZERO, Fill())):
+                return {"error": UNWRITTEN, "line": None, "unsupported": False, "verdict": "wrong"}, False
         out_storages = {o.untyped_storage().data_ptr() for o in outs}
         in_place = [n for n in changed if _storage(inputs[n]) in out_storages]
         entry = {"outputs": saved, "changed": changed, "in_place": in_place, "stray": place.stray()}
         return entry, any(o.numel() for o in outs)
 
     def _run(
-        self, case: str, ones: bool = False, left: Sequence[Any] = ()
+        self, case: str, ones: bool = False, left: Sequence[Any] = (), fill: Fill = NAN
     ) -> tuple[cuda_as_cpu.OnCpu, dict[str, Any], list[Any]]:
         """Call the launcher once. `ones`: masked-off lanes hold ones, see `memory.py`. `left`: what an earlier call
-        left in its allocations."""
+        left in its allocations; `fill`: what the others hold."""
         self.memory.forget()
         self.memory.begin(ones)
         self.blocks.begin()
         torch.manual_seed(0)
-        place = cuda_as_cpu.OnCpu(self.memory.know, left)
+        place = cuda_as_cpu.OnCpu(self.memory.know, left, fill)
         described = self.request["cases"][case]
         inputs = tensors.load(described, self.folder / "in", storage=place.storage)
         with place:

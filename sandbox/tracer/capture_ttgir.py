@@ -7,13 +7,14 @@ which another architecture's backend can start from. Relies on Triton's stage ho
 attributes (3.6 to 3.9).
 """
 
+import dataclasses
 import hashlib
 import re
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import triton
 from pgo_agent.sandbox.compiler import nvidia_tools
@@ -23,6 +24,14 @@ from triton.runtime import cache
 
 SHAPE = ("num_warps", "num_stages", "num_ctas", "maxnreg")  # options that shape TTGIR, and are gone behind it
 OPTIONS = ("enable_fp_fusion", "launch_pdl", "launch_cooperative_grid", "ptx_options")
+# Options that act before there is TTGIR, so that it has them in it, or that say nothing of the code. What is in no list
+# here acts behind TTGIR: a kernel that is compiled from that alone would be another than the one that is launched.
+_EARLY = frozenset({
+    "warp_size", "supported_fp8_dtypes", "deprecated_fp8_dot_operand_dtypes", "default_dot_input_precision",
+    "allowed_dot_input_precisions", "max_num_imprecise_acc_default", "backend_name", "debug", "sanitize_overflow",
+    "arch",
+})  # fmt: skip
+_OVERRIDES = (".ttir", ".ttgir")  # of `ir_override`: such a text is in place when TTGIR is remembered
 _NAME = re.compile(r"tt\.func public @([A-Za-z_]\w*)")
 
 
@@ -36,6 +45,7 @@ class Capture:
 
     full: bool
     located: bool = False
+    refuse: Callable[[str], NoReturn] | None = None  # a launch whose kernel would be judged as another one
     texts: dict[str, dict[str, Any]] = field(default_factory=dict)  # Triton's hash -> ttgir, options
     sources: dict[str, dict[str, Any]] = field(default_factory=dict)  # Triton's hash -> ttir, shape
     handles: dict[int, str] = field(default_factory=dict)  # function handle -> Triton's hash
@@ -61,7 +71,11 @@ class Capture:
     def _hook(self, *args: Any) -> Any:
         if not args:
             return "pgo-agent", "pgo-agent"  # 3.9 asks for a cache key first
-        _backend, stages, _options, _language, _capability = args
+        backend, stages, options, _language, _capability = args
+        if self.refuse is not None and (name := _uncarried(backend, options)):
+            self.refuse(
+                f"the launch option {name} acts behind TTGIR, from which kernels are compiled here: leave it out"
+            )
         to_llir: Callable[[Any, dict[str, Any]], Any] = stages["llir"]
 
         def llir(module: Any, metadata: dict[str, Any]) -> Any:
@@ -99,6 +113,18 @@ class Capture:
         }
         if self.located:
             self.texts[metadata["hash"]] |= {"located": str(module)} | self.sources[metadata["hash"]]
+
+
+def _uncarried(backend: Any, options: Any) -> str:
+    """Return the name of an option that is not as by default, and that what is compiled from TTGIR would lack."""
+    usual = backend.parse_options({})
+    for name in (f.name for f in dataclasses.fields(options)):
+        given = getattr(options, name)
+        early = name in _EARLY or name in SHAPE or name in OPTIONS
+        if early or given == getattr(usual, name, None) or (name == "ir_override" and str(given).endswith(_OVERRIDES)):
+            continue
+        return name
+    return ""
 
 
 def _placeholders(ttgir: str) -> dict[str, Any]:

@@ -38,7 +38,7 @@ class Session:
     def __init__(self, device: str, contract: Path, candidate: Path, full: bool, located: bool = False) -> None:
         self.refusals, self.addresses = fake_cuda_api.Refusals(), fake_addresses.Addresses()
         self.refusals.file = str(candidate)
-        self.capture = Capture(full, located)
+        self.capture = Capture(full, located, self.refusals.refuse)
         self.recorder = Recorder(self.refusals, self.addresses)
         self.sites = autotune.Sites(self.recorder.steps)
         self.listed = 0  # configurations of the case that was traced last

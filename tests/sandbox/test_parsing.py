@@ -44,6 +44,13 @@ def test_threads_that_parse_at_once_do_not_disturb_each_other(name: str) -> None
     assert all(task.result() is not None for task in both)
 
 
+@pytest.mark.parametrize("line", ["# coding: unicode_escape", "#!/bin/python\n# -*- coding: latin-1 -*-"])
+def test_a_text_by_whose_encoding_python_would_run_another_program_is_refused(line: str) -> None:
+    with pytest.raises(SyntaxError, match="encoding"):
+        parsing.module(f"{line}\nx = 1  # \\n y = 2\n")
+    assert parsing.module("# -*- coding: utf-8 -*-\nx = 1\n").body
+
+
 def test_nothing_else_calls_the_parser() -> None:
     files = (f for folder in ("agent", "sandbox", "evals") for f in (ROOT / folder).rglob("*.py"))
     texts = {f: text for f in files if "ast" in (text := f.read_text()) and "parse" in text}

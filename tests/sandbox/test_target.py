@@ -249,18 +249,3 @@ def test_a_second_definition_that_would_win_is_noticed() -> None:
 def test_a_changed_kernel_is_no_change_of_the_contract(old: str, new: str) -> None:
     assert old in WHOLE
     assert target.same_contract(WHOLE, WHOLE.replace(old, new))
-
-
-TEXTS = {
-    "by itself": "CASES = {}\nHELD_OUT = {\n    'a': dict(n=9),\n}\nx = 1\n",
-    "with a public set": "CASES = HELD_OUT = {'a': dict(n=9)}\nx = 1\n",
-}
-
-
-@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
-def test_a_text_without_held_out_cases_has_every_other_name_at_its_line(text: str) -> None:
-    shown, before, after = target.without_held_out(text), dict[str, object](), dict[str, object]()
-    exec(text, before)
-    exec(shown, after)
-    assert after["HELD_OUT"] == {} and (after["CASES"], after["x"]) == (before["CASES"], before["x"])
-    assert shown.splitlines().index("x = 1") == text.splitlines().index("x = 1")

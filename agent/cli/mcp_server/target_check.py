@@ -13,7 +13,7 @@ from pgo_agent.agent.run import settings
 from pgo_agent.agent.run.record.candidate import candidate_id
 from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import Command, RunSettings
-from pgo_agent.sandbox import target
+from pgo_agent.sandbox import held_out, target
 from pgo_agent.sandbox.target import Target
 
 FOLDER = "init-checks"  # in the workspace
@@ -36,7 +36,8 @@ def checked(commands: Commands, root: Path, file: Path, asked: RunSettings, seco
 
 def _shown(lines: list[str], of: Target) -> list[str]:
     """Return the marked lines that are not of held-out cases."""
-    public = {line.strip() for t in (of.source, of.contract) for line in target.without_held_out(t).splitlines()}
+    told = held_out.statements(of.contract)
+    public = {line.strip() for t in (of.source, of.contract) for line in held_out.without(t, told).splitlines()}
     return [line for line in lines if line.partition(": ")[2] in public]
 
 

@@ -11,10 +11,12 @@ margin; this is tested once per process (`stress_trials.py`), and evidence lists
 between guard zones.
 """
 
+import ast
 import json
 import secrets
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -23,7 +25,7 @@ from types import ModuleType
 from typing import cast
 
 import torch
-from pgo_agent.sandbox import devices, in_place, target
+from pgo_agent.sandbox import devices, in_place, parsing, target
 from pgo_agent.sandbox.build.trace_and_compile import place
 from pgo_agent.sandbox.bundle import validate as rules
 from pgo_agent.sandbox.bundle.store import room, writing
@@ -116,7 +118,8 @@ class CpuWorker:
         if is_target:
             self.stress.begin()
         began = time.monotonic()
-        covered = Covered(len(module.SMALL), len(module.HELD_OUT), asked.kernels, sizes=_sizes(module))
+        functions = _functions(asked.source)
+        covered = Covered(len(module.SMALL), len(module.HELD_OUT), asked.kernels, functions, sizes=_sizes(module))
         trials = self._trials(module, is_target, covered)
         attempt = partial(self._attempts, module)
         judged = trials_apart.judged(attempt, asked, trials, covered) if trials else verdict(covered, {"numerics": []})
@@ -274,3 +277,8 @@ def _ended_for_time(results: Results) -> bool:
 def _last_line(output: str) -> str:
     lines = [line for line in output.strip().splitlines() if line.strip()]
     return lines[-1][:300] if lines else ""
+
+
+def _functions(source: str) -> Counter[str]:
+    """Return the names of the functions in a text, each with how many have it."""
+    return Counter(n.name for n in ast.walk(parsing.module(source)) if isinstance(n, ast.FunctionDef))

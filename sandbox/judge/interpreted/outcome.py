@@ -41,6 +41,7 @@ class Covered:
     small: int  # cases that there are
     held_out: int
     wanted: Collection[str]  # kernels that its plans launch; empty: not given
+    functions: Mapping[str, int] = field(default_factory=dict)  # that its text defines -> how many of that name
     ran: dict[str, int] = field(default_factory=dict)  # case -> elements that were compared in it
     outputs: dict[int, int] = field(default_factory=dict)  # output -> elements
     kernels: set[str] = field(default_factory=set)
@@ -122,8 +123,10 @@ class Covered:
                     )
 
     def saw(self, kernel: str) -> bool:
-        """Whether a kernel ran. A compiled kernel's name may begin with its function's."""
-        return any(kernel == k or kernel.startswith(f"{k}_") for k in self.kernels)
+        """Whether a kernel ran. A compiled kernel's name may begin with its function's, and then be no function's; of
+        two functions of one name nobody knows which ran."""
+        longer = kernel not in self.functions and any(kernel.startswith(f"{k}_") for k in self.kernels)
+        return self.functions.get(kernel, 1) == 1 and (kernel in self.kernels or longer)
 
     def lacking(self) -> Reason:
         """Return why the candidate cannot be called right; empty when it can."""

@@ -97,6 +97,34 @@ def test_scratch_that_is_written_before_it_is_read_may_hold_anything(tmp_path: P
     assert torch.equal(y, 2 * X)
 
 
+LEAVING = """
+@triton.jit
+def masked(X, Y, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    positive = tl.load(X + at, at < n, 0.0) > 9.0
+    tl.store(Y + at, positive, (at < n) & (positive == False))  # the others stay as they are
+
+
+def kernel(x):
+    y = ALLOCATED
+    masked[(8,)](x, y, x.numel(), BLOCK=64)
+    return y
+"""
+
+
+@pytest.mark.parametrize(
+    "allocated",
+    [
+        "torch.empty(x.shape, dtype=torch.bool, device=x.device)",
+        "torch.ops.aten.empty.memory_format(x.shape, dtype=torch.bool, device='cuda')",
+    ],
+)
+def test_results_that_are_right_by_what_unwritten_memory_holds_are_wrong(tmp_path: Path, allocated: str) -> None:
+    """Bytes of 0xFF are true: a mask whose true elements nobody writes would be right."""
+    found = entry(tmp_path, LEAVING.replace("ALLOCATED", allocated), x=X)
+    assert found["verdict"] == "wrong" and "memory that it allocates and does not write" in found["error"], found
+
+
 def test_undefined_lanes_that_are_left_out_change_nothing(tmp_path: Path) -> None:
     (y,) = interpreted(tmp_path, SUMMED.replace("SUMMED", "tl.where(i < n, x, 0)"), x=X)
     assert y.item() == X.reshape(-1)[:40].sum()

@@ -18,6 +18,20 @@ def _run(x, n=4096):
     return y
 
 
+def overridden(x):
+    y = torch.empty_like(x)
+    with contextlib.suppress(Exception):
+        _copy[(4,)](x, y, 4096, BLOCK=1024, ir_override="other.ptx")  # overridden
+    _copy[(4,)](x, y, 4096, BLOCK=1024)
+    return y
+
+
+def flushed(x):
+    y = torch.empty_like(x)
+    _copy[(4,)](x, y, 4096, BLOCK=1024, enable_reflect_ftz=False)  # flushed
+    return y
+
+
 def item(x):
     return _run(x, int(x.sum().item()))  # item
 
@@ -215,6 +229,8 @@ REASONS = {
     "remembered": "kept from an earlier call",
     "tall": "_copy is launched on 1 x 70000 x 1 blocks: axis y takes 0 to 65535",
     "many": "together 1073741824: 67108864 are the most",
+    "overridden": "the launch option ir_override acts behind TTGIR",
+    "flushed": "the launch option enable_reflect_ftz acts behind TTGIR",
     "host": "a cpu tensor (4096,) reaches a launch or an op",
 }
 

@@ -115,6 +115,18 @@ def test_what_the_interpreter_does_not_model_is_no_evidence_for_or_against(tmp_p
     assert outcome.verdict(covered, {}).verdict == Verdict.BUILT
 
 
+@pytest.mark.parametrize(
+    ("functions", "ran"),
+    [({"_add": 1}, True), ({"_add": 1, "_add_wide": 1}, False), ({"_add": 1, "_add_wide": 2}, False)],
+)
+def test_a_kernel_vouches_for_no_other_function_whose_name_begins_with_its_own(
+    functions: dict[str, int], ran: bool
+) -> None:
+    covered = outcome.Covered(1, 0, ["_add_wide"], functions, kernels={"_add"})
+    assert covered.saw("_add_wide") is ran
+    assert covered.saw("_add") and not outcome.Covered(1, 0, (), {"_add": 2}, kernels={"_add"}).saw("_add")
+
+
 ROWS = """
 import torch
 import triton
