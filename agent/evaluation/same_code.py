@@ -29,7 +29,7 @@ from pgo_agent.sandbox.ttgir.tokens import Unreadable
 
 TEXT, TRACE, CODE = (
     "the kernel parts hold the same statements",
-    "TTGIR, options and launches are equal, and so is the machine code that a compiler makes of them",
+    "as traced, TTGIR, options and launches are equal, and so is the machine code that a compiler makes of them",
     "TTGIR and machine code are equal, whatever the kernels are called",
 )
 Identity = tuple[str, str, tuple[str, ...]]  # case, plan and machine code, TTGIR of each kernel

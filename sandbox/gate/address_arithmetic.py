@@ -157,9 +157,8 @@ def _arithmetic(op: Op, numbers: list[Number]) -> Value:
     out = types.bits(_element(op.result_types[0])) if op.result_types else 0
     if not 0 < width <= 64 or not out:
         return None
-    if op.name == "arith.trunci":  # meant to be cut
-        cut = _wrapped(numbers[0].cut, out)
-        return Number(cut, cut)
+    if op.name == "arith.trunci":  # an offset that is cut so is not what it was meant to be
+        return Number(_wrapped(numbers[0].cut, out), numbers[0].meant)
     if op.name == "arith.cmpi":
         return _compared(op, numbers, width)
     if op.name in _UNSIGNED:
@@ -176,17 +175,18 @@ def _arithmetic(op: Op, numbers: list[Number]) -> Value:
 
 
 def _compared(op: Op, numbers: list[Number], width: int) -> Value:
-    """Compare as the hardware does: a mask from an overflowed number counts."""
+    """Compare as the hardware does, and as it is meant: a mask may hide that the number in it overflowed."""
     if op.words[0].startswith("u"):
         numbers = [_unsigned(g, width) for g in numbers] if width < 64 else numbers
-    holds = np.asarray(_COMPARES[op.words[0]](numbers[0].cut, numbers[1].cut)).astype(np.int64)
-    return Number(holds, holds)
+    compare, (one, other) = _COMPARES[op.words[0]], numbers
+    cut, meant = compare(one.cut, other.cut), compare(one.meant, other.meant)
+    return Number(np.asarray(cut).astype(np.int64), np.asarray(meant).astype(np.int64))
 
 
 def _unsigned(n: Number, width: int) -> Number:
-    """Return an unsigned number; `meant` stays where it fits."""
+    """Return an unsigned number; `meant` stays but where it is below zero."""
     cut = np.bitwise_and(n.cut, (1 << width) - 1)
-    return Number(cut, np.where((n.meant >= 0) & (n.meant < 1 << width), n.meant, cut))
+    return Number(cut, np.where(n.meant >= 0, n.meant, cut))
 
 
 def _wrapped(x: Any, width: int) -> Any:

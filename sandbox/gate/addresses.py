@@ -56,7 +56,7 @@ def follow(module: Module, arguments: Sequence[int | None], grid: Sequence[int],
     for n, (argument, value) in enumerate(zip(module.kernel.defined, arguments, strict=True)):
         pointer = argument.type.startswith("!tt.ptr")
         frame[argument.name] = Pointer(n, number(0)) if pointer else None if value is None else number(value)
-    everywhere = {op.line: False for op in module.kernel.walk() if op.name in _ACCESSES}
+    everywhere = {op.line: False for f in module.functions for op in f.walk() if op.name in _ACCESSES}
     blocks = module.kernel.regions[0].blocks
     try:
         if len(blocks) == 1:
@@ -135,7 +135,8 @@ class _Walk:
         self.seen.accesses[op.line] = followed and self.seen.accesses.get(op.line, True)
         if not isinstance(pointer, Pointer) or not isinstance(mask, Number) or self.seen.overflow:
             return
-        cut, meant, used = np.broadcast_arrays(pointer.at.cut, pointer.at.meant, mask.cut != 0)
+        used_or_meant = (mask.cut != 0) | (mask.meant != 0)  # a mask may leave out what overflowed, and nobody does it
+        cut, meant, used = np.broadcast_arrays(pointer.at.cut, pointer.at.meant, used_or_meant)
         wrong = used & (cut != meant)
         if wrong.any():
             first = np.unravel_index(np.argmax(wrong), wrong.shape)

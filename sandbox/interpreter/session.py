@@ -175,7 +175,7 @@ class Session:
                 return {"error": UNDEFINED, "line": line, "unsupported": False, "verdict": "wrong"}, False
         if taken < AGAIN and (left := _left(place, outs)) and not tensors.same(outs, self._run(case, left=left)[2]):
             return {"error": LEFT, "line": None, "unsupported": False, "verdict": "wrong"}, False
-        if taken < AGAIN and place.unwritten and self.filled < FILLED:
+        if taken < AGAIN and place.unwritten and self.filled < FILLED and not any(map(_has_nan, outs)):
             self.filled += 1
             if not all(tensors.same(outs, self._run(case, fill=f)[2]) for f in (ZERO, Fill())):
                 return {"error": UNWRITTEN, "line": None, "unsupported": False, "verdict": "wrong"}, False
@@ -206,6 +206,11 @@ def _left(place: cuda_as_cpu.OnCpu, outs: Sequence[Any]) -> list[Any]:
     results = [(o.untyped_storage().data_ptr(), o.untyped_storage().nbytes()) for o in outs]
     inside = [any(at <= b.data_ptr() < at + n for at, n in results) for b in place.unwritten]
     return [None if i else b.clone() for i, b in zip(inside, place.unwritten, strict=True)] if not all(inside) else []
+
+
+def _has_nan(out: Any) -> bool:
+    """Whether a result shows by itself that a part of it is not written, or is one that no number is."""
+    return isinstance(out, torch.Tensor) and out.is_floating_point() and bool(out.isnan().any())
 
 
 def _unseen() -> None:

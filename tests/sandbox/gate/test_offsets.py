@@ -31,6 +31,10 @@ def rows(X, Y, stride, N, M, DO: tl.constexpr, BLOCK: tl.constexpr):
     keep = tl.arange(0, BLOCK) < N
     if DO == "overflows in lanes that are masked off":
         i, keep = row * 2 * stride + tl.arange(0, BLOCK), keep & (row * 4 < M)
+    if DO == "hides it by its own mask":
+        keep = keep & (i >= 0)
+    if DO == "cuts it":
+        i = (row.to(tl.int64) * stride + tl.arange(0, BLOCK)).to(tl.int32)
     if DO == "a hash":
         i = ((row * 2654435 + tl.arange(0, BLOCK)) * 40503) & 1023
     tl.store(Y + i, tl.load(X + i, mask=keep), mask=keep)
@@ -50,7 +54,9 @@ def inputs(case, generator):
     return {"do": case["do"], "x": torch.empty(1 << 18, 10000, device=generator.device, dtype=torch.float16)}
 
 
-CASES = {n: dict(do=n) for n in ("wide", "narrow", "in a loop", "overflows in lanes that are masked off", "a hash")}
+NAMES = ("wide", "narrow", "in a loop", "overflows in lanes that are masked off", "hides it by its own mask", "cuts it",
+         "a hash")
+CASES = {n: dict(do=n) for n in NAMES}
 SMALL, HELD_OUT = {"s": dict(do="wide")}, {"h": dict(do="narrow")}
 
 
@@ -79,7 +85,7 @@ def only(built: Side, case: str) -> Side:
     return replace(built, plans={case: built.plans[case]})
 
 
-@pytest.mark.parametrize("case", ["narrow", "in a loop"])
+@pytest.mark.parametrize("case", ["narrow", "in a loop", "hides it by its own mask", "cuts it"])
 def test_an_offset_that_overflows_at_a_cases_size_is_wrong_with_its_numbers(built: Side, case: str) -> None:
     found = offsets.stage(only(built, f"CASES/{case}"), only(built, "CASES/wide"))
     assert found.verdict == Verdict.WRONG, found.reason
