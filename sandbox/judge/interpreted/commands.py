@@ -280,5 +280,6 @@ def _last_line(output: str) -> str:
 
 
 def _functions(source: str) -> Counter[str]:
-    """Return the names of the functions in a text, each with how many have it."""
-    return Counter(n.name for n in ast.walk(parsing.module(source)) if isinstance(n, ast.FunctionDef))
+    """Return the names of the decorated functions in a text, kernels among them, each with how many have it."""
+    functions = (n for n in ast.walk(parsing.module(source)) if isinstance(n, ast.FunctionDef))
+    return Counter(f.name for f in functions if f.decorator_list)
