@@ -32,9 +32,11 @@ def refused(ctx: Context, candidate: Candidate) -> Judgement | None:
         return None
     ours, theirs = tuners(candidate.source), tuners(ctx.target.source)
     loose = {n: c for n, c in ours.items() if n not in theirs or _restored(c) != _restored(theirs[n])}
+    if not loose:
+        return None
     contents = ctx.store.contents
     built = side(contents, contents.manifest(candidate.build.bundle), in_place=names)
-    for kernel, changed in changing(built, loose, candidate.source) if loose else ():
+    for kernel, changed in changing(built, loose, candidate.source):
         words = (
             f"{kernel} is autotuned and changes {changed}: at the first call it would do so with every "
             "configuration, one after another; give triton.autotune restore_value or reset_to_zero with these arguments"

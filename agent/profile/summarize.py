@@ -37,7 +37,7 @@ CLOSE = 0.9  # of the roof
 OVER_THE_ROOF = "More than the peaks allow: caches serve it, or flops() or bytes_moved() say more than is needed."
 OUTSIDE = 0.2  # of a call: where so much is outside of kernels, it is said
 KINDS = 4  # of instructions that are named if nothing was timed, tensor instructions first
-_LINE = re.compile(r"\bline \d+\b(?! of )")
+LINE = re.compile(r"\bline (\d+)\b(?: of ([\w.-]+\.py))?")  # of the source, with its file where that is said
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,9 @@ def files_of(case: CaseProfile) -> dict[str, str]:
 
 def in_file(text: str, file: str) -> str:
     """Return a text with the file beside each line of the source that it names; as it is without a file."""
-    return _LINE.sub(rf"\g<0> of {file}", text) if re.fullmatch(r"[\w.-]+\.py", file) else text
+    if not re.fullmatch(r"[\w.-]+\.py", file):
+        return text
+    return LINE.sub(lambda m: m[0] if m[2] else f"{m[0]} of {file}", text)
 
 
 def tokens(text: str) -> int:

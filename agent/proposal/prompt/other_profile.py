@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pgo_agent.agent.profile import cost_model
 from pgo_agent.agent.profile.case_profile import CaseProfile
 from pgo_agent.agent.profile.rank_bottlenecks import leading
+from pgo_agent.agent.profile.summarize import LINE
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.incumbent import SHIPPED
 from pgo_agent.agent.run.record import profiles
@@ -23,7 +24,6 @@ from pgo_agent.sandbox.profile import pseudocode
 from pgo_agent.sandbox.profile.kernel_profile import KernelProfile
 from pgo_agent.sandbox.profile.static_profile import StaticProfile
 
-_LINE = re.compile(r"\bline (\d+)\b(?: of [\w-]+\.py\b)?")
 _LABEL = re.compile(r"[A-Z]\d+ ")
 
 
@@ -45,7 +45,7 @@ class OneCase:
         for i, k in enumerate(_kernels(self.other)):
             line = re.sub(rf"\b{re.escape(k.kernel)}\b", names[i % len(names)], line)
         here, there = _source(self.own), _source(self.other)
-        return _LINE.sub(lambda m: f"line {_moved(int(m[1]), there, here)}", line)
+        return LINE.sub(lambda m: f"line {_moved(int(m[1]), there, here)}", line)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from pgo_agent.agent.moves import launch_config
 from pgo_agent.agent.profile import cost_model, counter_figures
 from pgo_agent.agent.profile.case_profile import CaseProfile
 from pgo_agent.agent.profile.findings import Defect
-from pgo_agent.agent.profile.summarize import files_of, in_file
+from pgo_agent.agent.profile.summarize import LINE, files_of, in_file
 from pgo_agent.agent.proposal.prompt import other_profile
 from pgo_agent.agent.run import incumbent
 from pgo_agent.agent.run.context import Context
@@ -32,7 +32,6 @@ from pgo_agent.sandbox.profile.kernel_profile import Roofline
 from pgo_agent.sandbox.profile.static_profile import StaticProfile
 from pgo_agent.sandbox.profile.timeline.types import Timeline
 
-_NAMED = re.compile(r"\bline (\d+)\b(?: of ([\w.-]+\.py))?")
 _STATIC = ("registers", "shared", "spill_store_bytes", "spill_load_bytes", "notes", "pipeline_depth")
 
 
@@ -42,7 +41,7 @@ class Told:
     statics: Sequence[JsonObject]  # builds, with what each takes
     defects: Sequence[Defect]  # of all cases, the costliest first
     by_case: Sequence[Sequence[Defect]]
-    own_files: Collection[str] = ()  # files whose kernels are the target's own: lines of others are not in the prompt
+    named: Sequence[int]  # lines of the target's own file that the profile names: others are not in the prompt
 
 
 def told(ctx: Context, which: str, best: Mapping[str, moves.Best]) -> Told:
@@ -56,12 +55,13 @@ def told(ctx: Context, which: str, best: Mapping[str, moves.Best]) -> Told:
     if ctx.settings.profile_of:
         other = other_profile.of(ctx, which)
         lines, statics = _in_lines(other.lines), other.statics(statics, ctx.device)
-    return Told(lines, statics, _defects(summed), [_defects([k]) for k in summed], _own_files(ctx, which))
+    named = lines_named(lines, _own_files(ctx, which)) if any(map(LINE.search, lines)) else []
+    return Told(lines, statics, _defects(summed), [_defects([k]) for k in summed], named)
 
 
 def lines_named(lines: Sequence[str], own_files: Collection[str]) -> list[int]:
-    """Return the lines of the target's own file that are named, in order. `own_files`: as `Told` has them."""
-    found = [m for line in lines for m in _NAMED.finditer(line)] if own_files else []
+    """Return the lines of the target's own file that are named, in order. `own_files`: whose kernels are its own."""
+    found = [m for line in lines for m in LINE.finditer(line)] if own_files else []
     return list(dict.fromkeys(int(m[1]) for m in found if m[2] is None or m[2] in own_files))
 
 

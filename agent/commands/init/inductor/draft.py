@@ -20,17 +20,8 @@ from pgo_agent.agent.commands.init.inductor.sizes import ROWS, Sizes
 from pgo_agent.sandbox.target import CONTRACT
 
 _TAKEN = CONTRACT | {"kernel", "torch", "triton", "tl", "cast", "kind", "case", "generator", "dtype", ROWS, "math"}
-_TAKEN |= {
-    "normal",
-    "integers",
-    "drawn",
-    "libdevice",
-    "tl_math",
-    "triton_helpers",
-    "prepare_softmax_online",
-    "values",
-    "args",
-}
+_TAKEN |= {"normal", "integers", "drawn", "libdevice", "tl_math", "triton_helpers", "prepare_softmax_online"}
+_TAKEN |= {"values", "args"}
 
 
 @dataclass(frozen=True)

@@ -42,9 +42,10 @@ def lanes(group: Group) -> Mapping[str, int]:
     one state of Philox."""
     found = dict[str, int]()
     for launch in (one for of in group.every for one in of.launches):
-        forms = [n for form, n in _FORMS.items() if re.search(form, launch.kernel.text)]
+        random = [n.name for n in launch.fragment.nodes.values() if n.op == "inductor_random"]
+        forms = [n for form, n in _FORMS.items() if random and re.search(form, launch.kernel.text)]
         if len(forms) == 1:
-            found |= {n.name: forms[0] for n in launch.fragment.nodes.values() if n.op == "inductor_random"}
+            found |= dict.fromkeys(random, forms[0])
     return found
 
 

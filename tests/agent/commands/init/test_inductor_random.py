@@ -14,34 +14,26 @@ KERNELS = """
 import torch, triton, triton.language as tl
 
 @triton.jit
-def uniform(seed, out, BLOCK: tl.constexpr):
+def alone(seed, out, BLOCK: tl.constexpr, NORMAL: tl.constexpr):
     place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(out + place, tl.rand(tl.load(seed), place.to(tl.uint32)))
+    first = tl.randn(tl.load(seed), place.to(tl.uint32)) if NORMAL else tl.rand(tl.load(seed), place.to(tl.uint32))
+    tl.store(out + place, first)
 
 @triton.jit
-def normal(seed, out, BLOCK: tl.constexpr):
-    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(out + place, tl.randn(tl.load(seed), place.to(tl.uint32)))
-
-@triton.jit
-def uniform4(seed, out, BLOCK: tl.constexpr):
+def shared(seed, out, BLOCK: tl.constexpr, NORMAL: tl.constexpr):
     place = tl.program_id(0) * (BLOCK // 4) + tl.arange(0, BLOCK // 4)
-    a, b, c, d = tl.rand4x(tl.load(seed), place.to(tl.uint32))
-    tl.store(out + 4 * place, a); tl.store(out + 4 * place + 1, b)
-    tl.store(out + 4 * place + 2, c); tl.store(out + 4 * place + 3, d)
-
-@triton.jit
-def normal4(seed, out, BLOCK: tl.constexpr):
-    place = tl.program_id(0) * (BLOCK // 4) + tl.arange(0, BLOCK // 4)
-    a, b, c, d = tl.randn4x(tl.load(seed), place.to(tl.uint32))
+    if NORMAL:
+        a, b, c, d = tl.randn4x(tl.load(seed), place.to(tl.uint32))
+    else:
+        a, b, c, d = tl.rand4x(tl.load(seed), place.to(tl.uint32))
     tl.store(out + 4 * place, a); tl.store(out + 4 * place + 1, b)
     tl.store(out + 4 * place + 2, c); tl.store(out + 4 * place + 3, d)
 """
 COMPARED = """
 for number in [0, 1, -1, 2**63 - 1, -(2**63), *torch.randint(-(2**63), 2**63 - 1, (12,)).tolist()]:
     seed, given = torch.tensor([number]), torch.empty(512)
-    for kernel, lanes, gauss in ((uniform, 1, 0), (uniform4, 4, 0), (normal, 1, 1), (normal4, 4, 1)):
-        kernel[(2,)](seed, given, BLOCK=256)
+    for kernel, lanes, gauss in ((alone, 1, 0), (shared, 4, 0), (alone, 1, 1), (shared, 4, 1)):
+        kernel[(2,)](seed, given, BLOCK=256, NORMAL=gauss)
         wanted = drawn(seed[0], [4, 128], lanes, bool(gauss)).view(-1)
         close = dict(rtol=1e-5, atol=1e-5) if gauss else dict(rtol=0, atol=0)
         torch.testing.assert_close(given, wanted, **close, msg=lambda m: f"{number} {kernel}: {m}")
