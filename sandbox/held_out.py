@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator
 from pgo_agent.sandbox import parsing
 
 NAME = "HELD_OUT"
+_READ = frozenset({"len", "list", "dict", "sorted", "set", "tuple", "iter", "max", "min", "sum", "any", "all", "print"})
 _DEFINES = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
@@ -62,9 +63,8 @@ def _hidden(body: list[ast.stmt]) -> list[ast.stmt]:
     """Return the statements that fill HELD_OUT, and those that only they use."""
     filling = _functions_that_fill(body)
     hidden = [n for n in body if not isinstance(n, _DEFINES) and _fills(n, filling)]
+    needed = {name for n in body if n not in hidden for name in _mentioned(n)}
     for node in hidden:
-        others = [n for n in body if n not in hidden]
-        needed = {name for n in others for name in _mentioned(n)}
         both = isinstance(node, ast.Assign) and NAME in _defined(node)
         if not both and (kept := sorted((_defined(node) - {NAME}) & needed)):
             raise Entangled(node.lineno, kept[0])
@@ -103,12 +103,7 @@ def _fills(node: ast.stmt, functions: set[str]) -> bool:
                 return True
             case ast.Call(func=ast.Name(id=called), args=args) if called not in _READ and NAME in map(_root, args):
                 return True
-            case ast.AugAssign(target=target) if _root(target) == NAME:
-                return True
     return False
-
-
-_READ = frozenset({"len", "list", "dict", "sorted", "set", "tuple", "iter", "max", "min", "sum", "any", "all", "print"})
 
 
 def _root(node: ast.expr) -> str:
