@@ -23,11 +23,12 @@ MARK = "<!-- pgo-agent check -->"  # by which a workflow finds its comment again
 def text(result: Result) -> str:
     """Return the comment."""
     head = {str(k): v for k, v in _HEADS.items()}.get(result.outcome, result.outcome.replace("_", " "))
-    by = f": {figures.time(result.speedup)}" if result.speedup else ""
+    timed = figures.time(result.speedup) if result.speedup else ""
+    verdict = timed if timed.startswith(head) else f"{head}: {timed}" if timed else head  # not "slower: slower by .."
     about = f"target {_code(result.target)}, against {_code(result.against)}, compiled for {_escaped(result.device)}"
     covered = f", covered: {_escaped(result.covered)}" if result.covered else ""
     why = ["", f"Stage {_code(result.stage)}: {_code(result.reason, None)}"] if result.reason else []
-    lines = [f"### {_code(result.file)}: {head}{by}", "", f"{_code(result.file)} {_escaped(result.said)}.", *why]
+    lines = [f"### {_code(result.file)}: {verdict}", "", f"{_code(result.file)} {_escaped(result.said)}.", *why]
     return "\n".join([*lines, *_code_part(result), *_times(result), "", f"<sub>{about}{covered}</sub>", MARK, ""])
 
 
