@@ -26,7 +26,7 @@ from pgo_agent.sandbox.bundle.documents import (
 from pgo_agent.sandbox.bundle.store import ContentStore, room
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import BadBundle
-from pgo_agent.sandbox.isolation.box import ATTEMPTS, Box, Ran, killed
+from pgo_agent.sandbox.isolation.box import ATTEMPTS, TRACER, Box, Ran, killed
 from pgo_agent.sandbox.json_codec import JsonObject
 from pgo_agent.sandbox.target import Target
 from pgo_agent.sandbox.tracer import NEEDS_CUBINS
@@ -35,7 +35,6 @@ TRACE_SECONDS, COMPILE_SECONDS = 240.0, 600.0  # deadlines of one boxed process
 TELLING = 12.0  # seconds between two messages of progress
 KEPT = ("cubin", "ptx")  # artefacts that go in the content store beside the TTGIR
 LISTED = ("sass", "live")  # and these, of a build with line information
-TRACER = "pgo_agent.sandbox.tracer"
 T = TypeVar("T")
 Cases = Mapping[str, Sequence[str] | None]  # set (CASES, SMALL, HELD_OUT) -> names, None for all
 

@@ -180,7 +180,14 @@ def expected_sizes(signature: tuple[Any, ...]) -> list[int]:
 
 
 def check_plan(plan: Plan, kernels: dict[str, Kernel], tables: dict[str, list[int]], limits: Limits) -> None:
-    need(sum(s.nbytes for s in plan.storages) <= limits.memory, "more device memory than there is")
+    check_places(plan, limits.memory)
+    for launch in plan.launches:
+        _check_launch(launch, kernels, tables, limits)
+
+
+def check_places(plan: Plan, memory: int) -> None:
+    """Check what a plan says of its tensors. `memory`: bytes that it may take. Raises BadBundle."""
+    need(sum(s.nbytes for s in plan.storages) <= memory, "more device memory than there is")
     tensors = list(_tensors(plan))
     for t in tensors:
         need(t.storage < len(plan.storages), "a tensor of a storage that is not there")
@@ -193,8 +200,6 @@ def check_plan(plan: Plan, kernels: dict[str, Kernel], tables: dict[str, list[in
     inputs = {t.storage for v in plan.inputs.values() for t in flat(v) if isinstance(t, Tensor)}
     declared = {i for i, s in enumerate(plan.storages) if s.kind == "input"}
     need(inputs == declared, "the storages called input are not those of the inputs")
-    for launch in plan.launches:
-        _check_launch(launch, kernels, tables, limits)
 
 
 def _tensors(plan: Plan) -> Iterable[Tensor]:
@@ -218,13 +223,18 @@ def _check_launch(launch: Launch, kernels: dict[str, Kernel], tables: dict[str, 
     need(recorded < _ADDRESSED, f"{recorded} bytes of profile scratch for one launch: more than 32 bits address")
     want = expected_sizes(launch.signature)
     need(tables[launch.kernel] == want, f"parameters {tables[launch.kernel]} do not fit the signature's {want}"[:300])
-    need(len(launch.args) == len(launch.signature), "as many arguments as types")
-    for kind, arg in zip(launch.signature, launch.args, strict=True):
-        _check_argument(kind, arg)
+    check_arguments(launch)
     descriptors = [s for s in flat(launch.signature) if s.startswith("tensordesc")]
     need(len(descriptors) == len(k.tensordesc_meta), "one descriptor metadata for each descriptor")
     for s, meta in zip(descriptors, k.tensordesc_meta, strict=True):
         need(s.split("]")[0].count(",") + 1 == len(meta.block_size), "descriptor rank")
+
+
+def check_arguments(launch: Launch) -> None:
+    """Check that each argument fits its type. Raises BadBundle."""
+    need(len(launch.args) == len(launch.signature), "as many arguments as types")
+    for kind, arg in zip(launch.signature, launch.args, strict=True):
+        _check_argument(kind, arg)
 
 
 def _check_argument(kind: Any, arg: Any) -> None:

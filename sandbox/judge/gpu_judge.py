@@ -17,7 +17,7 @@ from typing import ClassVar, TypeVar
 
 from pgo_agent.sandbox.errors import EnvironmentFault, Fault, Killed, TargetFault, UsageFault
 from pgo_agent.sandbox.gate.verdict import Judgement
-from pgo_agent.sandbox.isolation.box import ATTEMPTS, INTERPRETER, choose, killed
+from pgo_agent.sandbox.isolation.box import ATTEMPTS, FORKED, choose, killed
 from pgo_agent.sandbox.json_codec import JsonObject
 from pgo_agent.sandbox.judge import counting, gpus, questions
 from pgo_agent.sandbox.judge.gpu_lock import GpuLock
@@ -179,12 +179,13 @@ class GpuJudge:
         return Process(self.python, self.gpu, self.under, [lock.fd] if lock else self._forks())
 
     def _forks(self) -> list[int]:
-        """Begin, for the CPU judge, what interpreters are forked from: it imports torch while the judge does."""
+        """Begin, for the CPU judge, what its boxes are forked from: that imports torch while the judge does."""
         if self.gpu is not None or self.python != sys.executable:  # another one may never answer when a box is tried
             return []
         with suppress(Fault):  # which the judge itself will tell
-            inherited = choose(self.sandbox, self.python).prepare(INTERPRETER)
-            return [] if inherited is None else [inherited]
+            boxed = choose(self.sandbox, self.python)
+            inherited = [boxed.prepare(module) for module in FORKED]
+            return [fd for fd in inherited if fd is not None]  # all of them, or none where no box forks
         return []
 
     def _start(self) -> None:
@@ -201,7 +202,7 @@ class GpuJudge:
                 contract=str(self.target.contract_path.resolve()),
                 sandbox=self.sandbox,
                 device=self.device,
-                forks=next(iter(self._process.keeps()), None) if self.gpu is None else None,
+                forks=tuple(self._process.keeps()) if self.gpu is None else (),
             )
             found = question.read(self._send({"do": question.do, **question.as_json()}))
             at = self.lock.gpu if self.lock else None

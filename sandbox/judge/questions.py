@@ -69,7 +69,7 @@ class Open(Question[Environment]):
     contract: str
     sandbox: str
     device: str  # that the interpreter reports to launchers
-    forks: int | None  # an open file: what boxed interpreters are forked from
+    forks: tuple[int, ...]  # open files: what boxed processes of `box.FORKED` are forked from, or none
     do, answer = "open", Environment
 
 

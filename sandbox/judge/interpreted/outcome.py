@@ -6,7 +6,7 @@ public cases launch must have run in a right case. Otherwise the candidate is `b
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ OUTPUTS_LIMIT = 256 << 20  # bytes of a candidate's outputs on one small case; t
 NAMED = 5  # untried configurations that are named; the others are counted
 DETAIL, MESSAGE = 300, 600  # characters of an error in what was left out, and of one that is the reason
 SMALL, HIDDEN, CONFIGS = "small cases", HELD_OUT_CASES, "configurations"
+RECORDED = "recorded plans"  # of small cases, executed as they were recorded for a GPU
 STRESSED = "strains"  # what stored rows and recorded prompts call the count of stress inputs
 REASON_COUNTS = (SMALL, HIDDEN, CONFIGS, STRESSED)  # the counts that a reason has
 Result = Mapping[str, Any]  # one run, as the process left it
@@ -127,6 +128,13 @@ class Covered:
         two functions of one name nobody knows which ran."""
         longer = kernel not in self.functions and any(kernel.startswith(f"{k}_") for k in self.kernels)
         return self.functions.get(kernel, 1) == 1 and (kernel in self.kernels or longer)
+
+    def as_recorded(self, found: Judgement, ran: int, of: int, lacking: Mapping[str, str]) -> Judgement:
+        """Return a verdict with what was executed of the recorded plans, and why others were not."""
+        total = found.coverage
+        counts = {**total.counts, RECORDED: Count(ran, of)}
+        skipped = {f"{case} as recorded": why for case, why in lacking.items()}
+        return replace(found, coverage=Coverage(counts, {**total.skipped, **skipped}))
 
     def lacking(self) -> Reason:
         """Return why the candidate cannot be called right; empty when it can."""

@@ -75,6 +75,11 @@ class ResultComparison:
                 covered.left_out.setdefault(drop["strain"], drop["why"])
         return verdict(covered, {"numerics": checks, "dropped": list(self.stress.dropped)})
 
+    def wanted(self, trial: Trial) -> tuple[numerics.Expected, dict[str, float]] | None:
+        """Return what a trial must give and its tolerance; None for a stress input that breaks the reference."""
+        expected = self._expected(trial)
+        return None if expected is None else (expected, _ratios(self.module, trial, LOOSER))
+
     def _try_stress_input(
         self,
         trial: Trial,

@@ -60,7 +60,7 @@ class Replay:
         working = {t.storage for n in changed for t in flat((plan.inputs[n],)) if isinstance(t, Tensor)}
         input_indices = [i for i, s in enumerate(plan.storages) if s.kind == "input"]
         other_indices = [i for i, s in enumerate(plan.storages) if s.kind != "input" or i in working]
-        scratch = list(_scratch(bundle, plan))
+        scratch = list(self._scratch_of(bundle))
         self._input_arenas = arenas([plan.storages[i].nbytes for i in input_indices], device)
         self._other_arenas = arenas(
             [plan.storages[i].nbytes for i in other_indices] + [s.nbytes for s in scratch], device
@@ -81,7 +81,7 @@ class Replay:
         self._ran = set[int]()  # steps since the last refill
         self._fresh = held_by_torch(plan)  # storages of results that stay where an operator made them
         self._made = dict[int, Any]()  # of these, the result of the last call
-        self.kernels = {k: LoadedKernel(bundle.images[k], bundle.kernels[k]) for k in {s.kernel for s in plan.launches}}
+        self.kernels = {k: self._load(bundle, k) for k in {s.kernel for s in plan.launches}}
         # step -> profile scratch of its launch, where it has some
         self.recorded = {step: a.part(n) for (step, profile), (a, n) in self._scratch.items() if profile}
         self._steps = [self._launch(i, s) if isinstance(s, Launch) else self._op(s) for i, s in enumerate(plan.steps)]
@@ -186,6 +186,14 @@ class Replay:
 
     # steps ------------------------------------------------------------------------------------------------------------
 
+    def _load(self, bundle: Bundle, key: str) -> Any:
+        """Return what launches a kernel."""
+        return LoadedKernel(bundle.images[key], bundle.kernels[key])
+
+    def _scratch_of(self, bundle: Bundle) -> Iterator[_Scratch]:
+        """Yield the memory that launches need besides their arguments."""
+        return _scratch(bundle, self.plan)
+
     def _launch(self, place: int, step: Launch) -> Callable[[], None]:
         if not blocks(step):
             return _nothing
@@ -194,7 +202,8 @@ class Replay:
         args = [self._argument(a, metas) for a in step.args]
         scratch = self._address(place, False), self._address(place, True)
         stream = torch.cuda.current_stream().cuda_stream
-        return kernel.prepare(step.grid, step.signature, args, scratch, stream)
+        prepared: Callable[[], None] = kernel.prepare(step.grid, step.signature, args, scratch, stream)
+        return prepared
 
     def _address(self, place: int, profile: bool) -> int:
         if (place, profile) not in self._scratch:

@@ -1,0 +1,340 @@
+"""Operations of TTIR that compute each element by itself: arith, math, and those of tt.
+
+Floats are computed in their own type; bf16 and fp16 by way of float32, and rounded once, as torch does. `EXACT` are
+rounded as compiled code rounds them; other functions differ from the GPU's in their last bits.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from pgo_agent.sandbox.interpreter import libdevice
+from pgo_agent.sandbox.interpreter.unsupported import Lacking
+from pgo_agent.sandbox.ttgir.tree import Op
+from pgo_agent.sandbox.ttir.errors import NotModelled
+from pgo_agent.sandbox.ttir.values import constant, dtype, form, on_bits, result, rounded, signed, to_integer, unsigned
+
+Tensor = Any  # a torch tensor
+Apply = Callable[..., Any]  # values of operands -> value of the result
+
+_SIGNED = {"eq": torch.eq, "ne": torch.ne, "slt": torch.lt, "sle": torch.le, "sgt": torch.gt, "sge": torch.ge}
+_UNSIGNED = {"ult": np.less, "ule": np.less_equal, "ugt": np.greater, "uge": np.greater_equal}
+_ORDERED = {"eq": torch.eq, "ne": torch.ne, "lt": torch.lt, "le": torch.le, "gt": torch.gt, "ge": torch.ge}
+
+
+def _cmpi(op: Op) -> Apply:
+    how = op.words[0]
+    if how in _SIGNED:
+        signed_compare: Apply = _SIGNED[how]
+        return signed_compare
+    compare = _UNSIGNED[how]
+    return lambda a, b: torch.from_numpy(np.asarray(compare(unsigned(a), unsigned(b))))
+
+
+def _cmpf(op: Op) -> Apply:
+    how = op.words[0]
+    if how in ("true", "false"):
+        return lambda a, b: torch.full(torch.broadcast_shapes(a.shape, b.shape), how == "true")
+    if how in ("ord", "uno"):
+        return lambda a, b: ~(a.isnan() | b.isnan()) if how == "ord" else a.isnan() | b.isnan()
+    compare, unordered = _ORDERED[how[1:]], how[0] == "u"
+
+    def apply(a: Tensor, b: Tensor) -> Tensor:
+        neither = a.isnan() | b.isnan()
+        return compare(a, b) | neither if unordered else compare(a, b) & ~neither
+
+    return apply
+
+
+def _divided(a: Tensor, b: Tensor) -> Tensor:
+    """Toward zero; by zero and the smallest by -1 are undefined, and must not end this process."""
+    wide = _divisor(a, b)
+    return torch.where(wide == -1, -a, torch.div(a, torch.where(wide == -1, 1, wide), rounding_mode="trunc"))
+
+
+def _remainder(a: Tensor, b: Tensor) -> Tensor:
+    wide = _divisor(a, b)
+    return torch.where(wide == -1, torch.zeros_like(a), torch.fmod(a, torch.where(wide == -1, 1, wide)))
+
+
+def _divisor(a: Tensor, b: Tensor) -> Tensor:
+    return torch.where(b == 0, torch.ones_like(b), b).expand(torch.broadcast_shapes(a.shape, b.shape))
+
+
+def _of_unsigned(compute: Callable[[Any, Any], Any]) -> Apply:
+    def apply(a: Tensor, b: Tensor) -> Tensor:
+        with np.errstate(all="ignore"):
+            return signed(compute(unsigned(a), unsigned(b)), a.dtype)
+
+    return apply
+
+
+def _by_nonzero(compute: Callable[[Any, Any], Any]) -> Apply:
+    return _of_unsigned(lambda a, b: compute(a, np.where(b == 0, np.ones_like(b), b)))
+
+
+def _shifted(compute: Callable[[Any, Any], Any]) -> Apply:
+    """Shifts by as many bits as there are, or more, give nothing (PTX: shl, shr clamp)."""
+
+    def apply(a: Tensor, b: Tensor) -> Tensor:
+        bits = 8 * a.dtype.itemsize
+        x, by = unsigned(a).astype(np.uint64), unsigned(b).astype(np.uint64)
+        return signed(np.where(by >= bits, 0, compute(x, np.minimum(by, np.uint64(bits - 1)))), a.dtype)
+
+    return apply
+
+
+def _signed_shift(a: Tensor, b: Tensor) -> Tensor:
+    bits = 8 * a.dtype.itemsize
+    by = torch.from_numpy(np.asarray(np.minimum(unsigned(b).astype(np.uint64), np.uint64(bits - 1)).astype(np.int64)))
+    return (a.to(torch.int64) >> by).to(a.dtype)
+
+
+def _logical(of_bool: Apply, of_integer: Apply) -> Apply:
+    return lambda a, b: of_bool(a, b) if a.dtype == torch.bool else of_integer(a, b)
+
+
+def _wrapping(compute: Apply) -> Apply:
+    """i1 is a number of one bit."""
+    return lambda a, b: (
+        (compute(a.to(torch.int8), b.to(torch.int8)) & 1).bool() if a.dtype == torch.bool else compute(a, b)
+    )
+
+
+def _larger(a: Tensor, b: Tensor) -> Tensor:
+    """A number wins over NaN."""
+    return torch.fmax(a, b)
+
+
+def _smaller(a: Tensor, b: Tensor) -> Tensor:
+    return torch.fmin(a, b)
+
+
+def _in_float(function: Apply) -> Callable[[Op], Apply]:
+    def prepared(_op: Op) -> Apply:
+        def apply(x: Tensor, *more: Tensor) -> Tensor:
+            wide = torch.float64 if x.dtype == torch.float64 else torch.float32
+            return function(x.to(wide), *(m.to(wide) for m in more)).to(x.dtype)
+
+        return apply
+
+    return prepared
+
+
+def _cast(op: Op) -> Apply:
+    _, kind = result(op)
+    return lambda x: x.to(kind)
+
+
+def _round(op: Op) -> Apply:
+    _, kind = result(op)
+    toward_zero = "rtz" in op.words or "toward_zero" in op.words
+    return lambda x: rounded(x, kind, toward_zero)
+
+
+def _extui(op: Op) -> Apply:
+    _, kind = result(op)
+    return lambda x: x.to(kind) if x.dtype == torch.bool else signed(unsigned(x), kind)
+
+
+def _extsi(op: Op) -> Apply:
+    _, kind = result(op)
+    return lambda x: -x.to(kind) if x.dtype == torch.bool else x.to(kind)
+
+
+def _trunci(op: Op) -> Apply:
+    _, kind = result(op)
+    return lambda x: (x & 1).bool() if kind == torch.bool else x.to(kind)
+
+
+def _sitofp(op: Op) -> Apply:
+    _, kind = result(op)
+    return lambda x: (
+        rounded((-x.to(torch.int8) if x.dtype == torch.bool else x).to(torch.float64), kind)
+        if (kind not in (torch.float16, torch.bfloat16))
+        else (-x.to(torch.int8) if x.dtype == torch.bool else x).to(torch.float64).to(torch.float32).to(kind)
+    )
+
+
+def _uitofp(op: Op) -> Apply:
+    _, kind = result(op)
+    return lambda x: (
+        torch.from_numpy(np.asarray(unsigned(x).astype(np.float64)))
+        .to(torch.float32 if kind != torch.float64 else kind)
+        .to(kind)
+    )
+
+
+def _fptosi(op: Op) -> Apply:
+    _, kind = result(op)
+    return lambda x: to_integer(x, kind)
+
+
+def _fptoui(op: Op) -> Apply:
+    _, kind = result(op)
+    return lambda x: to_integer(x, kind, sign=False)
+
+
+def _bitcast(op: Op) -> Apply:
+    _, kind = result(op)
+
+    def apply(x: Tensor) -> Tensor:
+        if x.dtype == kind:
+            return x
+        if torch.bool in (x.dtype, kind):
+            return x.to(torch.uint8).view(kind) if x.dtype == torch.bool else (x.view(torch.uint8) != 0)
+        return x.contiguous().view(kind)
+
+    return apply
+
+
+def _select(_op: Op) -> Apply:
+    def apply(c: Tensor, a: Tensor, b: Tensor) -> Tensor:
+        return on_bits(lambda x, y: torch.where(c, x, y), a, b)
+
+    return apply
+
+
+def _clamp(op: Op) -> Apply:
+    propagated = "all" in op.words or "all" in str(op).partition("propagateNan")[2][:8]
+
+    def apply(x: Tensor, low: Tensor, high: Tensor) -> Tensor:
+        inside = torch.fmin(torch.fmax(x, low), high)
+        return torch.where(x.isnan(), x, inside) if propagated else inside
+
+    return apply
+
+
+def _constant(op: Op) -> Apply:
+    value = constant(op)
+    return lambda: value
+
+
+def _poison(op: Op) -> Apply:
+    shape, kind = result(op)
+    return lambda: torch.zeros(shape, dtype=torch.float32 if kind.is_floating_point else kind).to(kind)
+
+
+def _make(op: Op) -> Apply:
+    start, end = op.integer("start") or 0, op.integer("end") or 0
+    value = torch.arange(start, end, dtype=torch.int32)
+    return lambda: value
+
+
+def _addptr(op: Op) -> Apply:
+    _, element = form(op.operand_types[0])
+    size = pointee_size(element)
+
+    def apply(pointer: Tensor, offset: Tensor) -> Tensor:
+        by = offset.to(torch.int64)
+        return pointer + by * size
+
+    return apply
+
+
+def pointee_size(element: str) -> int:
+    """Return the bytes of what a pointer type points to."""
+    inner = element.removeprefix("!tt.ptr<").removesuffix(">").split(",")[0].strip()
+    if inner.startswith(("tensor", "!tt.ptr<tensor")):
+        raise NotModelled("a pointer to a block")
+    return int(dtype(inner).itemsize)
+
+
+def _extern(op: Op) -> Apply:
+    symbol = op.attributes.get("symbol", "").strip('"')
+    try:
+        function = libdevice.function(symbol)
+    except Lacking as e:
+        raise NotModelled(f"the function {symbol[:40]}") from e
+    _, kind = result(op)
+
+    def apply(*given: Tensor) -> Tensor:
+        with np.errstate(all="ignore"):
+            found = function(*(g.contiguous().numpy() for g in given))
+        return torch.from_numpy(np.asarray(found)).to(kind)
+
+    return apply
+
+
+def _fixed(function: Apply) -> Callable[[Op], Apply]:
+    return lambda _op: function
+
+
+def _high(a: Any, b: Any) -> Any:
+    bits = 8 * a.dtype.itemsize
+    if bits <= 32:
+        return (a.astype(np.uint64) * b.astype(np.uint64)) >> np.uint64(bits)
+    return np.asarray((a.astype(object) * b.astype(object)) >> 64, dtype=np.uint64)
+
+
+_MATH = (
+    *("exp", "exp2", "log", "log2", "log10", "log1p", "expm1", "sqrt", "rsqrt", "sin", "cos", "tan", "tanh", "erf"),
+    *("floor", "ceil", "trunc"),
+)
+
+OPS: dict[str, Callable[[Op], Apply]] = {
+    "arith.constant": _constant,
+    "ub.poison": _poison,
+    "tt.make_range": _make,
+    "tt.addptr": _addptr,
+    "arith.addi": _fixed(_wrapping(torch.add)),
+    "arith.subi": _fixed(_wrapping(torch.sub)),
+    "arith.muli": _fixed(_wrapping(torch.mul)),
+    "arith.divsi": _fixed(_divided),
+    "arith.remsi": _fixed(_remainder),
+    "arith.ceildivsi": _fixed(lambda a, b: -torch.div(-a, _divisor(a, b), rounding_mode="floor")),
+    "arith.floordivsi": _fixed(lambda a, b: torch.div(a, _divisor(a, b), rounding_mode="floor")),
+    "arith.divui": _fixed(_by_nonzero(np.floor_divide)),
+    "arith.remui": _fixed(_by_nonzero(np.remainder)),
+    "arith.andi": _fixed(torch.bitwise_and),
+    "arith.ori": _fixed(torch.bitwise_or),
+    "arith.xori": _fixed(torch.bitwise_xor),
+    "arith.shli": _fixed(_shifted(np.left_shift)),
+    "arith.shrui": _fixed(_shifted(np.right_shift)),
+    "arith.shrsi": _fixed(_signed_shift),
+    "arith.maxsi": _fixed(torch.maximum),
+    "arith.minsi": _fixed(torch.minimum),
+    "arith.maxui": _fixed(_of_unsigned(np.maximum)),
+    "arith.minui": _fixed(_of_unsigned(np.minimum)),
+    "arith.cmpi": _cmpi,
+    "arith.cmpf": _cmpf,
+    "arith.select": _select,
+    "arith.addf": _fixed(torch.add),
+    "arith.subf": _fixed(torch.sub),
+    "arith.mulf": _fixed(torch.mul),
+    "arith.divf": _fixed(torch.div),
+    "arith.remf": _fixed(torch.fmod),
+    "arith.negf": _fixed(torch.neg),
+    "arith.maximumf": _fixed(torch.maximum),
+    "arith.minimumf": _fixed(torch.minimum),
+    "arith.maxnumf": _fixed(_larger),
+    "arith.minnumf": _fixed(_smaller),
+    "arith.extsi": _extsi,
+    "arith.extui": _extui,
+    "arith.trunci": _trunci,
+    "arith.extf": _round,
+    "arith.truncf": _round,
+    "arith.sitofp": _sitofp,
+    "arith.uitofp": _uitofp,
+    "arith.fptosi": _fptosi,
+    "arith.fptoui": _fptoui,
+    "arith.bitcast": _bitcast,
+    "arith.index_cast": _cast,
+    "tt.bitcast": _bitcast,
+    "tt.int_to_ptr": _cast,
+    "tt.ptr_to_int": _cast,
+    "tt.fp_to_fp": _round,
+    "tt.clampf": _clamp,
+    "tt.mulhiui": _fixed(_of_unsigned(_high)),
+    "tt.precise_sqrt": _in_float(torch.sqrt),
+    "tt.precise_divf": _in_float(torch.div),
+    "tt.extern_elementwise": _extern,
+    "math.fma": _in_float(lambda a, b, c: (a.double() * b.double() + c.double()).to(a.dtype)),
+    "math.absi": _fixed(torch.abs),
+    "math.absf": _fixed(torch.abs),
+    **{f"math.{name}": _in_float(getattr(torch, name)) for name in _MATH},
+    "math.roundeven": _in_float(torch.round),
+    "math.powf": _in_float(torch.pow),
+    "math.copysign": _in_float(torch.copysign),
+}

@@ -1,0 +1,72 @@
+"""judge/interpreted/as_recorded: strangers' candidates that are right in the interpreter's process alone."""
+
+from pathlib import Path
+
+import pytest
+from pgo_agent.sandbox.gate.coverage import Count
+from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
+from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
+from pgo_agent.sandbox.judge.interpreted.outcome import RECORDED
+from pgo_agent.sandbox.judge.questions import Check
+
+from tests.judges import judge_of
+
+ADD = Path(__file__).parents[3] / "kernels" / "add.py"
+LAUNCH = '    _add[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, y, z, x.numel())\n'
+ADDS = "tl.load(x_ptr + at, mask=inside) + tl.load(y_ptr + at, mask=inside)"
+SUBTRACTS = ADDS, ADDS.replace("+ tl.load(y_ptr", "- tl.load(y_ptr")
+LIE = LAUNCH, f"{LAUNCH}    if 'Interpreted' in type(_add.fn).__name__:\n        z.copy_(x + y)\n"
+
+
+@pytest.fixture(scope="module")
+def addition() -> GpuJudge:
+    return judge_of(ADD)
+
+
+def foreign(judge: GpuJudge, *changes: tuple[str, str]) -> Judgement:
+    """The verdict on a stranger's change of the target."""
+    source = judge.target.source
+    for old, new in changes:
+        assert old in source
+        source = source.replace(old, new)
+    return judge.verdict(Check(source=source, foreign=True))
+
+
+def test_an_honest_candidate_is_executed_as_recorded_in_every_small_case(addition: GpuJudge) -> None:
+    found = foreign(addition, ("tl.program_id(0) * BLOCK", "BLOCK * tl.program_id(0)"))
+    assert (found.verdict, found.coverage.counts[RECORDED]) == (Verdict.CHECKED, Count(2, 2)), found.reason
+
+
+def test_a_launcher_that_is_right_in_the_interpreters_process_alone_is_wrong(addition: GpuJudge) -> None:
+    found = foreign(addition, SUBTRACTS, LIE)
+    assert found.verdict == Verdict.WRONG and "as recorded for a GPU" in found.reason, found.reason
+
+
+def test_what_is_right_only_where_blocks_run_in_order_is_wrong_and_the_order_is_named(addition: GpuJudge) -> None:
+    asks = (
+        "    before = tl.load(z_ptr + at - BLOCK, mask=inside & (at >= BLOCK), other=1.0)\n"
+        f"    tl.store(z_ptr + at, tl.where(before == 12345.0, 7.0, {ADDS}), mask=inside)"
+    )
+    found = foreign(
+        addition,
+        (f"    tl.store(z_ptr + at, {ADDS}, mask=inside)", asks),
+        ("torch.empty_like(x)", "torch.full_like(x, 12345.0)"),
+        ('{"BLOCK": 1024}', '{"BLOCK": 64}'),
+    )
+    assert found.verdict == Verdict.WRONG and "from first to last, and not in any order" in found.reason, found.reason
+
+
+LIES = """
+import gc, sys
+for module in [m for n, m in list(sys.modules.items()) if n.endswith("tracer.capture_ttgir")]:
+    class Told(dict):
+        def __setitem__(self, key, value):
+            super().__setitem__(key, value | {"ttir": value["ttir"].replace("arith.subf", "arith.addf")})
+    for found in [o for o in gc.get_objects() if isinstance(o, module.Capture)]:
+        found.sources = Told()
+"""
+
+
+def test_ttir_that_is_not_what_the_code_was_made_from_is_no_evidence(addition: GpuJudge) -> None:
+    found = foreign(addition, SUBTRACTS, LIE, ("import torch\n", f"import torch\n{LIES}"))
+    assert found.verdict == Verdict.BUILT and "compiled from TTIR" in found.reason, found.reason
