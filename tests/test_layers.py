@@ -17,7 +17,7 @@ ORDER = (  # lowest first; a name without a folder of its own is a module beside
     "sandbox/compiler",
     "sandbox/tracer",
     "sandbox/interpreter",
-    "sandbox/ttir",
+    "sandbox/execution",
     "sandbox/build",
     "sandbox/judge",
     "sandbox/profile",

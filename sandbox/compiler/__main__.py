@@ -3,8 +3,7 @@
 Runs in the box. For each kernel it leaves out/KEY.json and, if it compiled, .cubin and .ptx; with the option `lines`
 also .sass, the code with the lines of the TTGIR that it comes from, and .live, how many registers hold a value at each
 instruction. With `"only": "read"` MLIR parses and verifies the text and prints it as .ttgir, and nothing is compiled;
-with `"only": "lowered"` in/KEY.ttir becomes .ttgir; with `"only": "amdgcn"` in/KEY.ttir is compiled for AMD's `target`,
-which leaves .ttgir, .located and .amdgcn. Each
+with `"only": "amdgcn"` in/KEY.ttir is compiled for AMD's `target`, which leaves .ttgir, .located and .amdgcn. Each
 kernel gets a forked child with a deadline; what MLIR and ptxas print is caught and handed on as the diagnostic. One
 child then has nvdisasm list the SASS of many finished kernels, of those that cannot be read without it.
 """
@@ -64,7 +63,7 @@ def main(folder: Path) -> None:
 
 
 def _job(folder: Path, kernel: dict[str, Any], arch: int) -> Job:
-    work = {"read": _read, "amdgcn": _assemble, "lowered": _lower}.get(kernel.get("only", ""), _compile)
+    work = {"read": _read, "amdgcn": _assemble}.get(kernel.get("only", ""), _compile)
     return Job((kernel["key"],), partial(work, folder, kernel, arch))
 
 
@@ -107,14 +106,6 @@ def _read(folder: Path, kernel: dict[str, Any], arch: int) -> None:
     module, _ = backend_stages.read(folder / "in" / f"{kernel['key']}.ttgir", arch)
     (folder / "out" / f"{kernel['key']}.ttgir").write_text(module.str_nodebug())
     _answer(folder, kernel["key"], {"facts": backend_stages.facts(module)})
-
-
-def _lower(folder: Path, kernel: dict[str, Any], arch: int) -> None:
-    from pgo_agent.sandbox.compiler import backend_stages
-
-    text = backend_stages.lowered(folder / "in" / f"{kernel['key']}.ttir", arch, kernel["options"])
-    (folder / "out" / f"{kernel['key']}.ttgir").write_text(text)
-    _answer(folder, kernel["key"], {})
 
 
 def _assemble(folder: Path, kernel: dict[str, Any], _arch: int) -> None:

@@ -45,16 +45,6 @@ class Finished:
     scopes: list[list[Any]]  # [number, name] of each scope of a text with records
 
 
-def lowered(ttir: Path, arch: int, shape: dict[str, Any]) -> str:
-    """Return the TTGIR of a TTIR. `shape`: the options that shape it, by Triton's names. Raises what MLIR raises."""
-    module, backend = read(ttir, arch)
-    parsed = backend.parse_options({k: v for k, v in shape.items() if v is not None})
-    stages: dict[str, Any] = {}
-    backend.add_stages(stages, parsed, Language.TRITON)
-    made: str = stages["ttgir"](module, dict(vars(parsed))).str_nodebug()
-    return made
-
-
 def read(ttgir: Path, arch: int) -> tuple[Any, Any]:
     """Return the module that MLIR's parser and verifier accept, and the backend. Raises RuntimeError; why goes to
     stderr."""

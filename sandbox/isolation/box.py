@@ -34,8 +34,8 @@ from pgo_agent.sandbox.temporary_folders import temporary_folder
 
 KINDS = ("bubblewrap", "landlock", "none")
 INTERPRETER = "pgo_agent.sandbox.interpreter"
-TRACER, COMPILER = "pgo_agent.sandbox.tracer", "pgo_agent.sandbox.compiler"
-FORKED = (INTERPRETER, TRACER, COMPILER)  # what the judge without a GPU runs in boxes
+TRACER = "pgo_agent.sandbox.tracer"
+FORKED = (INTERPRETER, TRACER)  # what the judge without a GPU runs in boxes
 AS_SHIPPED = f"{INTERPRETER}.as_shipped"
 VARIABLES = {
     m: {"TRITON_INTERPRET": "1"} for m in (INTERPRETER, AS_SHIPPED)

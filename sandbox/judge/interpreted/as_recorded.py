@@ -1,28 +1,30 @@
-"""A second look at foreign candidates that are right in Triton's interpreter: what was recorded of them for a GPU.
+"""A second look at foreign candidates that Triton's interpreter finds right, or cannot run: what is recorded for a GPU.
 
 In the interpreter's process a candidate's Python runs, and could be right there alone. Here the tracer records its
-launcher on the small cases, as it does for a GPU, and this process executes the plans from the kernels' TTIR. Blocks
+launcher on the small cases, as it does for a GPU, and this process executes the plans from the kernels' TTGIR. Blocks
 run in a random order. Whatever is wrong here is tried with the target's own kernel, too: an input that this fails on
-says nothing. What cannot be executed is no evidence, unless the own kernel can be.
+says nothing. What cannot be executed is no evidence, unless the own kernel can be. What the interpreter cannot run
+(Gluon) may be found wrong here, and is not called right.
 """
 
 import random
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from pgo_agent.sandbox import guard_zones, in_place
-from pgo_agent.sandbox.build import lowering
+from pgo_agent.sandbox.build import trace_and_compile
 from pgo_agent.sandbox.build.trace_and_compile import Traced, trace
 from pgo_agent.sandbox.bundle import decode, validate
 from pgo_agent.sandbox.bundle.schema import Plan
 from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.devices import Device
-from pgo_agent.sandbox.errors import BadBundle
+from pgo_agent.sandbox.execution.errors import KernelFault, NotModelled
+from pgo_agent.sandbox.execution.program import Program
 from pgo_agent.sandbox.gate.reason import Reason, plain, quoted
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.guard_zones import Fill
@@ -30,16 +32,15 @@ from pgo_agent.sandbox.isolation.box import Box
 from pgo_agent.sandbox.judge.interpreted.cases import Trial
 from pgo_agent.sandbox.judge.interpreted.outcome import Covered
 from pgo_agent.sandbox.judge.interpreted.recorded_plan import Order, RecordedPlan
+from pgo_agent.sandbox.judge.questions import Check
 from pgo_agent.sandbox.judge.results import numerics
 from pgo_agent.sandbox.judge.results.numerics import Expected
 from pgo_agent.sandbox.target import Target
-from pgo_agent.sandbox.ttir.errors import KernelFault, NotModelled
-from pgo_agent.sandbox.ttir.program import Program
 
 CONFIGS = 2  # of each small case: the first, and another
 MEMORY = 1 << 30  # bytes that a plan of a small case may take here
 SECONDS = 30.0  # for one run of a plan
-PLAN_ERRORS = (BadBundle, ValueError, TypeError, KeyError, AttributeError, RuntimeError, IndexError)
+RECORDING_SECONDS = trace_and_compile.TRACE_SECONDS
 Wanted = Callable[[Trial], tuple[Expected, Mapping[str, float]] | None]  # what a trial must give, and its tolerance
 
 
@@ -52,23 +53,20 @@ class Recording:
     lacking: dict[str, str] = field(default_factory=dict)  # case -> why there is no plan of it
 
     @classmethod
-    def of(cls, traced: Traced, cases: Iterable[str], vouched: Collection[str]) -> "Recording":
-        """Read a tracer's answer, which a candidate may have forged: every plan passes the rules of a bundle.
-
-        `vouched`: the kernels whose TTIR stands for the code that a GPU would run.
-        """
+    def of(cls, traced: Traced, cases: Iterable[str]) -> "Recording":
+        """Read a tracer's answer, which a candidate may have forged: every plan passes the rules of a bundle."""
         read = cls()
         by_case = {} if "error" in traced else traced["traced"].get("SMALL", {})
         for case in cases:
             try:
-                read._add(case, traced, by_case, vouched)
+                read._add(case, traced, by_case)
             except NotModelled as e:
                 read.lacking[case] = f"it needs {e}"
-            except PLAN_ERRORS as e:
+            except Exception as e:  # what a hostile text may lead to
                 read.lacking[case] = f"its plan cannot be executed here ({type(e).__name__}: {e})"[:300]
         return read
 
-    def _add(self, case: str, traced: Traced, by_case: Mapping[str, Any], vouched: Collection[str]) -> None:
+    def _add(self, case: str, traced: Traced, by_case: Mapping[str, Any]) -> None:
         if said := traced.get("error") or next((e["error"] for e in by_case[case] if "error" in e), None):
             self.lacking[case] = f"the tracer says: {said['message']}"[:300]
             return
@@ -77,10 +75,8 @@ class Recording:
             validate.check_places(plan, MEMORY)
             for launch in plan.launches:
                 validate.check_arguments(launch)
-                if launch.kernel not in vouched:
-                    raise NotModelled("a kernel that is compiled from TTIR")
                 if launch.kernel not in self.programs:
-                    self.programs[launch.kernel] = Program(traced["ttir"][launch.kernel].decode())
+                    self.programs[launch.kernel] = Program(traced["texts"][launch.kernel].decode())
         self.plans[case] = plans
 
 
@@ -97,25 +93,33 @@ class AsRecorded:
 
     def __init__(self, module: ModuleType, target: Target, device: Device, box: Box, wanted: Wanted) -> None:
         self.module, self.target, self.device, self.box, self.wanted = module, target, device, box, wanted
+        self.until = 0.0  # time.monotonic(): no run goes on beyond it
         self._own: Recording | None = None
         self._of_own: dict[tuple[str, int], Found] = {}  # label and seed -> what came of the own kernel
 
-    def judged(self, source: str, trials: Sequence[Trial], covered: Covered, found: Judgement) -> Judgement:
-        """Return the verdict on a candidate that was found right, after its plans ran; note in `covered` what ran."""
-        shown = [t for t in trials if not t.held_out and t.case in covered.ran]
-        recording = self._record(source, [t.case for t in shown])
+    def judged(self, asked: Check, trials: Sequence[Trial], covered: Covered, found: Judgement) -> Judgement:
+        """Return the verdict on a candidate that was found right, after its plans ran; note in `covered` what ran.
+
+        Raises Killed when the tracer or the compiler is killed again and again, EnvironmentFault for a full disk.
+        """
+        self.until = time.monotonic() + asked.seconds
+        built = found.verdict == Verdict.BUILT
+        shown = [t for t in trials if not t.held_out and (not t.stress_input if built else t.case in covered.ran)]
+        recording = self._record(asked.source, [t.case for t in shown])
         ran, lacking = set[str](), dict[str, str]()
         for trial in shown:
             came = self._try(recording, trial)
-            if came != Found() and self._own_kernel(trial) == Found():
-                if came.wrong is not None:
-                    why = trial.why + plain(", as recorded for a GPU: ") + came.wrong
-                    return replace(found, verdict=Verdict.WRONG, why=why)
-                why = plain(": right in Triton's interpreter, but what was recorded for a GPU could not be executed: ")
-                return replace(found, verdict=Verdict.BUILT, why=trial.why + why + quoted(came.lacking))
             if came == Found():
                 ran.add(trial.case)
-            elif not trial.stress_input:
+                continue
+            of_own = self._own_kernel(trial) if came.wrong is not None or not trial.stress_input else came
+            if of_own == Found() and came.wrong is not None:
+                why = trial.why + plain(", as recorded for a GPU: ") + came.wrong
+                return replace(found, verdict=Verdict.WRONG, why=why)
+            if of_own == Found() and not built:
+                why = plain(": right in Triton's interpreter, but what was recorded for a GPU could not be executed: ")
+                return replace(found, verdict=Verdict.BUILT, why=trial.why + why + quoted(came.lacking))
+            if not trial.stress_input:
                 lacking[trial.case] = came.lacking or "the target's own kernel is wrong there"
         return covered.as_recorded(found, len(ran), len({t.case for t in shown}), lacking)
 
@@ -124,18 +128,9 @@ class AsRecorded:
         with tempfile.TemporaryDirectory(prefix="pgo-recorded-") as folder:
             traced = trace(
                 self.box, ContentStore(Path(folder)), self.target, self.device, source, {"SMALL": names}, CONFIGS,
-                located=True, sample=True, untrusted=True,
+                sample=True, untrusted=True,
             )  # fmt: skip
-            return Recording.of(traced, names, self._vouched(ContentStore(Path(folder)), traced))
-
-    def _vouched(self, contents: ContentStore, traced: Traced) -> set[str]:
-        """Return the kernels whose TTIR is what their TTGIR was made from."""
-        try:
-            kernels = {k: (traced["ttir"][k], dict(v["shape"])) for k, v in traced["kernels"].items()}
-        except PLAN_ERRORS:
-            return set()
-        made = lowering.lower(self.box, contents, self.device.arch, kernels) if kernels else {}
-        return {k for k, text in made.items() if text == traced["texts"][k]}
+        return Recording.of(traced, names)
 
     def _own_kernel(self, trial: Trial) -> Found:
         """Return what comes of the target's own kernel in the same trial."""
@@ -180,7 +175,7 @@ class AsRecorded:
         ratios: Mapping[str, float],
         order: Order,
     ) -> Found:
-        until = time.monotonic() + SECONDS
+        until = min(time.monotonic() + SECONDS, self.until)
         try:
             run = RecordedPlan(plan, trial.inputs, recording.programs, order, until, in_place.names(self.module))
             run.poison(Fill())
@@ -189,7 +184,7 @@ class AsRecorded:
             return Found(quoted(f"a kernel {e}"))
         except NotModelled as e:
             return Found(lacking=f"it needs {e}")
-        except PLAN_ERRORS as e:
+        except Exception as e:  # what a hostile text may lead to
             return Found(lacking=f"its plan cannot be executed here ({type(e).__name__}: {e})"[:300])
         comparison = numerics.check(run.outputs, expected, dict(ratios))
         if comparison.problem:

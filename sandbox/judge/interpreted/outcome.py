@@ -134,7 +134,8 @@ class Covered:
         total = found.coverage
         counts = {**total.counts, RECORDED: Count(ran, of)}
         skipped = {f"{case} as recorded": why for case, why in lacking.items()}
-        return replace(found, coverage=Coverage(counts, {**total.skipped, **skipped}))
+        right = plain(f"; as recorded for a GPU right on {ran} of {of} small cases") if ran and not self.ran else NONE
+        return replace(found, why=found.why + right, coverage=Coverage(counts, {**total.skipped, **skipped}))
 
     def lacking(self) -> Reason:
         """Return why the candidate cannot be called right; empty when it can."""

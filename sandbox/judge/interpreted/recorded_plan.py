@@ -1,4 +1,4 @@
-"""A recorded plan, executed on the CPU: torch operators as they stand, launches from their kernels' TTIR.
+"""A recorded plan, executed on the CPU: torch operators as they stand, launches from their kernels' TTGIR.
 
 No Python of a candidate runs here, as on a GPU. Blocks run in the order that is asked for.
 """
@@ -12,12 +12,12 @@ import torch
 from pgo_agent.sandbox.bundle.decode import flat
 from pgo_agent.sandbox.bundle.schema import Address, Descriptor, Launch, Plan, Tensor
 from pgo_agent.sandbox.bundle.validate import Bundle
+from pgo_agent.sandbox.execution.descriptors import TensorDescriptor
+from pgo_agent.sandbox.execution.errors import NotModelled
+from pgo_agent.sandbox.execution.memory import Memory
+from pgo_agent.sandbox.execution.program import Program
+from pgo_agent.sandbox.execution.values import dtype
 from pgo_agent.sandbox.judge.launches.plan_executor import Replay, blocks
-from pgo_agent.sandbox.ttir.descriptors import TensorDescriptor
-from pgo_agent.sandbox.ttir.errors import NotModelled
-from pgo_agent.sandbox.ttir.memory import Memory
-from pgo_agent.sandbox.ttir.program import Program
-from pgo_agent.sandbox.ttir.values import dtype
 
 Order = Callable[[int], Iterable[int]]  # number of blocks -> their order
 MOST_BLOCKS = 1 << 16

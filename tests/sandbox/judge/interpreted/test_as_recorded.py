@@ -54,19 +54,3 @@ def test_what_is_right_only_where_blocks_run_in_order_is_wrong_and_the_order_is_
         ('{"BLOCK": 1024}', '{"BLOCK": 64}'),
     )
     assert found.verdict == Verdict.WRONG and "from first to last, and not in any order" in found.reason, found.reason
-
-
-LIES = """
-import gc, sys
-for module in [m for n, m in list(sys.modules.items()) if n.endswith("tracer.capture_ttgir")]:
-    class Told(dict):
-        def __setitem__(self, key, value):
-            super().__setitem__(key, value | {"ttir": value["ttir"].replace("arith.subf", "arith.addf")})
-    for found in [o for o in gc.get_objects() if isinstance(o, module.Capture)]:
-        found.sources = Told()
-"""
-
-
-def test_ttir_that_is_not_what_the_code_was_made_from_is_no_evidence(addition: GpuJudge) -> None:
-    found = foreign(addition, SUBTRACTS, LIE, ("import torch\n", f"import torch\n{LIES}"))
-    assert found.verdict == Verdict.BUILT and "compiled from TTIR" in found.reason, found.reason

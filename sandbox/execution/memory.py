@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-from pgo_agent.sandbox.ttir.errors import KernelFault
-from pgo_agent.sandbox.ttir.values import FP8
+from pgo_agent.sandbox.execution.errors import KernelFault
+from pgo_agent.sandbox.execution.values import FP8
 
 Tensor = Any  # a torch tensor
+UNWRITTEN = 0xFF  # each byte of memory that nothing wrote: NaN, or -1
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 

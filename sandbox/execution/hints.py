@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from pgo_agent.sandbox.execution.errors import KernelFault
 from pgo_agent.sandbox.ttgir.tree import Op
-from pgo_agent.sandbox.ttir.errors import KernelFault
 
 Tensor = Any  # a torch tensor
 NAMES = ("tt.contiguity", "tt.divisibility", "tt.constancy")

@@ -1,4 +1,4 @@
-"""Descriptors of TTIR (TMA): made by a kernel or given to a launch; loads, stores and reductions of their blocks.
+"""Descriptors of TTGIR (TMA): made by a kernel or given to a launch; loads, stores and reductions of their blocks.
 
 What lies outside of a tensor's shape is loaded as zero or NaN, and not stored, as by the hardware.
 """
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from pgo_agent.sandbox.execution.errors import NotModelled
+from pgo_agent.sandbox.execution.memory import Memory
+from pgo_agent.sandbox.execution.values import dtype, form, result, rounded
 from pgo_agent.sandbox.ttgir.tree import Op
-from pgo_agent.sandbox.ttir.errors import NotModelled
-from pgo_agent.sandbox.ttir.memory import Memory
-from pgo_agent.sandbox.ttir.values import dtype, form, result, rounded
 
 Tensor = Any  # a torch tensor
 
@@ -33,6 +33,12 @@ class TensorDescriptor:
             inside = inside & (index >= 0) & (index < self.shape[axis])
         return at, inside
 
+    def other(self, kind: Any) -> Tensor:
+        """Return what is loaded outside of the tensor."""
+        if not kind.is_floating_point:
+            return torch.zeros((), dtype=kind)
+        return rounded(torch.tensor(float("nan") if self.nan else 0.0), kind)
+
 
 def make(op: Op, values: Sequence[Any]) -> TensorDescriptor:
     """Return what a tt.make_tensor_descriptor makes of its operands: base, shape, strides."""
@@ -47,9 +53,7 @@ def load(op: Op, memory: Memory, values: Sequence[Any]) -> Tensor:
     block, element = form(op.operand_types[0])
     kind = dtype(element)
     at, inside = described.reach([int(c) for c in corner], block, kind.itemsize)
-    padding = float("nan") if described.nan and kind.is_floating_point else 0.0
-    other = rounded(torch.tensor(padding), kind) if kind.is_floating_point else torch.zeros((), dtype=kind)
-    return memory.load(at, kind, inside.expand(at.shape), other).reshape(result(op)[0])
+    return memory.load(at, kind, inside.expand(at.shape), described.other(kind)).reshape(result(op)[0])
 
 
 def store(op: Op, memory: Memory, values: Sequence[Any]) -> None:

@@ -1,4 +1,4 @@
-"""Types of TTIR as torch's, constants, and conversions between types as compiled code makes them.
+"""Types of TTGIR as torch's, constants, and conversions between types as compiled code makes them.
 
 Values are torch tensors on the CPU, scalars with no dimension, pointers int64. Integers have no sign: what reads one as
 unsigned asks for it (`unsigned`). Conversions are those of PTX: to nearest even, fp8 and integers saturate.
@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from pgo_agent.sandbox.execution.errors import NotModelled
 from pgo_agent.sandbox.interpreter import floats
 from pgo_agent.sandbox.ttgir import types
 from pgo_agent.sandbox.ttgir.tree import Op
-from pgo_agent.sandbox.ttir.errors import NotModelled
 
 Value = Any  # a torch tensor, or a descriptor
-MOST = 1 << 24  # elements of one tensor of a kernel (Triton's own limit is 2**20)
+MOST = 1 << 20  # elements of one tensor of a kernel (Triton's own limit)
 _DTYPES = {
     "i1": torch.bool, "i8": torch.int8, "i16": torch.int16, "i32": torch.int32, "i64": torch.int64,
     "index": torch.int64, "f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "f64": torch.float64,

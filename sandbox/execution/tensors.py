@@ -1,4 +1,4 @@
-"""Operations of TTIR on whole tensors: shapes, products, reductions, scans, gathers and histograms.
+"""Operations of TTGIR on whole tensors: shapes, products, reductions, scans, gathers and histograms.
 
 A reduction pairs the first half of its axis with the second; a scan doubles its distance. Both are orders that compiled
 code may take, and others than that of Triton's interpreter: a function that is not associative comes out otherwise.
@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from pgo_agent.sandbox.execution.errors import KernelFault, NotModelled
+from pgo_agent.sandbox.execution.values import on_bits, result
 from pgo_agent.sandbox.ttgir.tree import Op
-from pgo_agent.sandbox.ttir.errors import KernelFault, NotModelled
-from pgo_agent.sandbox.ttir.values import on_bits, result
 
 Tensor = Any  # a torch tensor
 Apply = Callable[..., Any]
@@ -45,8 +45,13 @@ def _reshape(op: Op) -> Apply:
 
 
 def _trans(op: Op) -> Apply:
-    order = [int(n) for n in re.findall(r"-?\d+", op.attributes.get("order", "").partition("array<i32:")[2])]
+    order = order_of(op)
     return lambda x: x.permute(order)
+
+
+def order_of(op: Op) -> list[int]:
+    """Return the order of dimensions that a transposition names."""
+    return [int(n) for n in re.findall(r"\d+", op.attributes.get("order", "").partition("array<i32:")[2])]
 
 
 def _join(_op: Op) -> Apply:
@@ -69,18 +74,21 @@ def _reordered(x: Tensor) -> Tensor:
 
 def _dot(op: Op) -> Apply:
     found = re.search(r"inputPrecision = (\w+)", str(op))
-    precision = found[1] if found else "ieee"
-    _, kind = result(op)
+    return product(found[1] if found else "ieee")
+
+
+def product(precision: str) -> Apply:
+    """Return what multiplies matrices and adds a third. `precision`: of float32 operands, tf32 or ieee."""
 
     def apply(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
         if not a.is_floating_point():
-            return c + torch.matmul(a.to(torch.int32), b.to(torch.int32)).to(kind)
+            return c + torch.matmul(a.to(torch.int32), b.to(torch.int32)).to(c.dtype)
         x, y = a.to(torch.float32), b.to(torch.float32)
         if a.dtype == torch.float32 and precision == "tf32":
             x, y = _tf32(x), _tf32(y)
         if a.dtype == torch.float64:
             x, y = a, b
-        return (c.to(x.dtype) + torch.matmul(x, y)).to(kind)
+        return (c.to(x.dtype) + torch.matmul(x, y)).to(c.dtype)
 
     return apply
 

@@ -1,4 +1,4 @@
-"""Operations of TTIR that compute each element by itself: arith, math, and those of tt.
+"""Operations of TTGIR that compute each element by itself: arith, math, and those of tt.
 
 Floats are computed in their own type; bf16 and fp16 by way of float32, and rounded once, as torch does. `EXACT` are
 rounded as compiled code rounds them; other functions differ from the GPU's in their last bits.
@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from pgo_agent.sandbox.execution import conversions
+from pgo_agent.sandbox.execution.errors import NotModelled
+from pgo_agent.sandbox.execution.values import constant, dtype, form, on_bits, result, signed, unsigned
 from pgo_agent.sandbox.interpreter import libdevice
 from pgo_agent.sandbox.interpreter.unsupported import Lacking
 from pgo_agent.sandbox.ttgir.tree import Op
-from pgo_agent.sandbox.ttir.errors import NotModelled
-from pgo_agent.sandbox.ttir.values import constant, dtype, form, on_bits, result, rounded, signed, to_integer, unsigned
 
 Tensor = Any  # a torch tensor
 Apply = Callable[..., Any]  # values of operands -> value of the result
@@ -122,73 +123,6 @@ def _in_float(function: Apply) -> Callable[[Op], Apply]:
     return prepared
 
 
-def _cast(op: Op) -> Apply:
-    _, kind = result(op)
-    return lambda x: x.to(kind)
-
-
-def _round(op: Op) -> Apply:
-    _, kind = result(op)
-    toward_zero = "rtz" in op.words or "toward_zero" in op.words
-    return lambda x: rounded(x, kind, toward_zero)
-
-
-def _extui(op: Op) -> Apply:
-    _, kind = result(op)
-    return lambda x: x.to(kind) if x.dtype == torch.bool else signed(unsigned(x), kind)
-
-
-def _extsi(op: Op) -> Apply:
-    _, kind = result(op)
-    return lambda x: -x.to(kind) if x.dtype == torch.bool else x.to(kind)
-
-
-def _trunci(op: Op) -> Apply:
-    _, kind = result(op)
-    return lambda x: (x & 1).bool() if kind == torch.bool else x.to(kind)
-
-
-def _sitofp(op: Op) -> Apply:
-    _, kind = result(op)
-    return lambda x: (
-        rounded((-x.to(torch.int8) if x.dtype == torch.bool else x).to(torch.float64), kind)
-        if (kind not in (torch.float16, torch.bfloat16))
-        else (-x.to(torch.int8) if x.dtype == torch.bool else x).to(torch.float64).to(torch.float32).to(kind)
-    )
-
-
-def _uitofp(op: Op) -> Apply:
-    _, kind = result(op)
-    return lambda x: (
-        torch.from_numpy(np.asarray(unsigned(x).astype(np.float64)))
-        .to(torch.float32 if kind != torch.float64 else kind)
-        .to(kind)
-    )
-
-
-def _fptosi(op: Op) -> Apply:
-    _, kind = result(op)
-    return lambda x: to_integer(x, kind)
-
-
-def _fptoui(op: Op) -> Apply:
-    _, kind = result(op)
-    return lambda x: to_integer(x, kind, sign=False)
-
-
-def _bitcast(op: Op) -> Apply:
-    _, kind = result(op)
-
-    def apply(x: Tensor) -> Tensor:
-        if x.dtype == kind:
-            return x
-        if torch.bool in (x.dtype, kind):
-            return x.to(torch.uint8).view(kind) if x.dtype == torch.bool else (x.view(torch.uint8) != 0)
-        return x.contiguous().view(kind)
-
-    return apply
-
-
 def _select(_op: Op) -> Apply:
     def apply(c: Tensor, a: Tensor, b: Tensor) -> Tensor:
         return on_bits(lambda x, y: torch.where(c, x, y), a, b)
@@ -274,6 +208,7 @@ _MATH = (
 )
 
 OPS: dict[str, Callable[[Op], Apply]] = {
+    **conversions.OPS,
     "arith.constant": _constant,
     "ub.poison": _poison,
     "tt.make_range": _make,
@@ -310,21 +245,6 @@ OPS: dict[str, Callable[[Op], Apply]] = {
     "arith.minimumf": _fixed(torch.minimum),
     "arith.maxnumf": _fixed(_larger),
     "arith.minnumf": _fixed(_smaller),
-    "arith.extsi": _extsi,
-    "arith.extui": _extui,
-    "arith.trunci": _trunci,
-    "arith.extf": _round,
-    "arith.truncf": _round,
-    "arith.sitofp": _sitofp,
-    "arith.uitofp": _uitofp,
-    "arith.fptosi": _fptosi,
-    "arith.fptoui": _fptoui,
-    "arith.bitcast": _bitcast,
-    "arith.index_cast": _cast,
-    "tt.bitcast": _bitcast,
-    "tt.int_to_ptr": _cast,
-    "tt.ptr_to_int": _cast,
-    "tt.fp_to_fp": _round,
     "tt.clampf": _clamp,
     "tt.mulhiui": _fixed(_of_unsigned(_high)),
     "tt.precise_sqrt": _in_float(torch.sqrt),

@@ -1,4 +1,4 @@
-"""What ends a run of TTIR early."""
+"""What ends a run early."""
 
 
 class NotModelled(Exception):

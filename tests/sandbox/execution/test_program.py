@@ -1,4 +1,4 @@
-"""ttir: kernels as TTIR, run on the CPU. Texts are as Triton prints them; one test takes them from Triton itself."""
+"""execution: kernels as TTIR and TTGIR, run on the CPU. Texts are as Triton prints them."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -8,9 +8,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from pgo_agent.sandbox.ttir.errors import KernelFault, NotModelled
-from pgo_agent.sandbox.ttir.memory import Memory
-from pgo_agent.sandbox.ttir.program import Program
+from pgo_agent.sandbox.execution.errors import KernelFault, NotModelled
+from pgo_agent.sandbox.execution.memory import Memory
+from pgo_agent.sandbox.execution.program import Program
 from torch.testing import assert_close
 
 

@@ -1,0 +1,115 @@
+"""Operations of TTGIR that read or change more than values: places in the grid, loads, stores, atomics, descriptors."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from pgo_agent.sandbox.execution import descriptors, hints
+from pgo_agent.sandbox.execution.errors import NotModelled
+from pgo_agent.sandbox.execution.launch import Run, Step, Values
+from pgo_agent.sandbox.execution.values import dtype, form, signed, unsigned
+from pgo_agent.sandbox.ttgir.tree import Op
+
+_AXES = {"x": 0, "y": 1, "z": 2}
+_NOTHING = ("gpu.barrier", "ttg.barrier", "tt.assert", "tt.print")
+_DESCRIBED = ("tt.make_tensor_descriptor", "tt.descriptor_load", "tt.descriptor_store", "tt.descriptor_reduce")
+
+
+def _program_id(op: Op) -> Step:
+    axis, (name,) = _AXES[op.words[0]], op.results
+    of_grid = op.name == "tt.get_num_programs"
+
+    def step(run: Run, values: Values) -> None:
+        values[name] = torch.tensor((run.grid if of_grid else run.place)[axis], dtype=torch.int32)
+
+    return step
+
+
+def _load(op: Op) -> Step:
+    _, element = form(op.result_types[0])
+    kind, (name,) = dtype(element), op.results
+    if op.operand_types and op.operand_types[0].startswith("!tt.ptr<tensor"):
+        raise NotModelled("a pointer to a block")
+
+    def step(run: Run, values: Values) -> None:
+        values[name] = run.memory.load(values[op.operands[0]], kind, *(values[n] for n in op.operands[1:]))
+
+    return step
+
+
+def _store(op: Op) -> Step:
+    if op.operand_types and op.operand_types[0].startswith("!tt.ptr<tensor"):
+        raise NotModelled("a pointer to a block")
+    return lambda run, values: run.memory.store(*[values[n] for n in op.operands])
+
+
+_RMW: dict[str, Callable[[Any, Any], Any]] = {
+    "add": torch.add, "fadd": torch.add, "and": torch.bitwise_and, "or": torch.bitwise_or, "xor": torch.bitwise_xor,
+    "max": torch.maximum, "min": torch.minimum, "exch": lambda _old, new: new,
+    "umax": lambda a, b: signed(np.maximum(unsigned(a), unsigned(b)), a.dtype),
+    "umin": lambda a, b: signed(np.minimum(unsigned(a), unsigned(b)), a.dtype),
+}  # fmt: skip
+
+
+def _atomic(op: Op) -> Step:
+    compute = _RMW.get(op.words[0])
+    if compute is None:
+        raise NotModelled(f"the atomic operation {op.words[0][:20]}")
+    at, given, *mask = op.operands
+    (name,) = op.results or ("",)
+
+    def step(run: Run, values: Values) -> None:
+        value = values[given]
+        masked = values[mask[0]] if mask else None
+        values[name] = run.memory.change(values[at], masked, value.dtype, [value], compute)
+
+    return step
+
+
+def _swap(op: Op) -> Step:
+    at, wanted, new = op.operands
+
+    def step(run: Run, values: Values) -> None:
+        given = [values[wanted], values[new]]
+        was = run.memory.change(
+            values[at], None, given[1].dtype, given, lambda old, w, n: torch.where(old == w, n, old)
+        )
+        if op.results:
+            values[op.results[0]] = was
+
+    return step
+
+
+def _descriptor(op: Op) -> Step:
+    def step(run: Run, values: Values) -> None:
+        given = [values[n] for n in op.operands]
+        if op.name == "tt.make_tensor_descriptor":
+            values[op.results[0]] = descriptors.make(op, given)
+        elif op.name == "tt.descriptor_load":
+            values[op.results[0]] = descriptors.load(op, run.memory, given)
+        else:
+            descriptors.store(op, run.memory, given)
+
+    return step
+
+
+def _assume(op: Op) -> Step:
+    return lambda _run, values: hints.assumed(values[op.operands[0]])
+
+
+def _nothing(_op: Op) -> Step:
+    return lambda _run, _values: None
+
+
+STEPS: dict[str, Callable[[Op], Step]] = {
+    "tt.get_program_id": _program_id,
+    "tt.get_num_programs": _program_id,
+    "tt.load": _load,
+    "tt.store": _store,
+    "tt.atomic_rmw": _atomic,
+    "tt.atomic_cas": _swap,
+    "llvm.intr.assume": _assume,
+    **dict.fromkeys(_DESCRIBED, _descriptor),
+    **dict.fromkeys(_NOTHING, _nothing),
+}

@@ -1,0 +1,151 @@
+"""Operations of TTGIR that run others: branches, loops, conditions, calls, and the regions of reductions and scans.
+
+A region of a reduction is run on whole tensors at once.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from pgo_agent.sandbox.execution import tensors
+from pgo_agent.sandbox.execution.launch import End, Run, Step, Values
+from pgo_agent.sandbox.execution.values import unsigned
+from pgo_agent.sandbox.ttgir.tree import Op
+
+_BRANCH = re.compile(r"(\^\w+)(?:\(([^)]*)\))?")
+
+
+def _returns(op: Op) -> Step:
+    return lambda _run, values: End(tuple(values[n] for n in op.operands))
+
+
+def _branches(op: Op) -> Step:
+    targets = [(label, re.findall(r"%[\w#.]+", inner.partition(":")[0])) for label, inner in _BRANCH.findall(str(op))]
+    conditional = op.name == "cf.cond_br"
+
+    def step(_run: Run, values: Values) -> End:
+        chosen = targets[0 if not conditional or bool(values[op.operands[0]]) else 1]
+        return End(tuple(values[n] for n in chosen[1]), chosen[0])
+
+    return step
+
+
+def _condition(op: Op) -> Step:
+    first, *rest = op.operands
+    return lambda _run, values: End(tuple(values[n] for n in rest), more=bool(values[first]))
+
+
+def _for(op: Op) -> Step:
+    low, high, by, *initial = op.operands
+    counter, *carried = op.defined
+    body = op.regions[0].blocks[0]
+    without_sign = "unsigned" in op.words
+
+    def step(run: Run, values: Values) -> None:
+        at = [values[n] for n in initial]
+        bounds = [int(unsigned(values[n])) if without_sign else int(values[n]) for n in (low, high, by)]
+        for i in range(*bounds):
+            run.tick()
+            values[counter.name] = torch.tensor(i, dtype=values[low].dtype)
+            values.update((a.name, v) for a, v in zip(carried, at, strict=True))
+            end = run.ops(body, values)
+            at = list(end.values) if end else []
+        values.update(zip(op.results, at, strict=True))
+
+    return step
+
+
+def _if(op: Op) -> Step:
+    regions = op.regions
+
+    def step(run: Run, values: Values) -> None:
+        taken = 0 if bool(values[op.operands[0]]) else 1
+        end = run.ops(regions[taken].blocks[0], values) if taken < len(regions) else None
+        values.update(zip(op.results, end.values if end else (), strict=True))
+
+    return step
+
+
+def _while(op: Op) -> Step:
+    before, after = (r.blocks[0] for r in op.regions)
+    carried = op.defined
+
+    def step(run: Run, values: Values) -> None:
+        at = [values[n] for n in op.operands]
+        while True:
+            run.tick()
+            values.update((a.name, v) for a, v in zip(carried, at, strict=True))
+            end = run.ops(before, values)
+            if end is None or not end.more:
+                values.update(zip(op.results, end.values if end else (), strict=True))
+                return
+            values.update((a.name, v) for a, v in zip(after.arguments, end.values, strict=True))
+            done = run.ops(after, values)
+            at = list(done.values) if done else []
+
+    return step
+
+
+def _calls(op: Op) -> Step:
+    symbol = next((w for w in op.words if w.startswith("@")), "").strip('@"')
+
+    def step(run: Run, values: Values) -> None:
+        values.update(zip(op.results, run.call(symbol, [values[n] for n in op.operands]), strict=True))
+
+    return step
+
+
+def _head(op: Op) -> str:
+    first = op.parts[0]
+    return first if isinstance(first, str) else ""
+
+
+def _combined(op: Op) -> Step:
+    axis = op.integer("axis") or 0
+    reverse = bool(op.integer("reverse"))
+    region = op.regions[0].blocks[0]
+    names = [a.name for a in region.arguments]
+
+    def step(run: Run, values: Values) -> None:
+        def combine(first: list[Any], second: list[Any]) -> list[Any]:
+            inner = values | dict(zip(names, [*first, *second], strict=True))
+            end = run.ops(region, inner)
+            return list(end.values) if end else []
+
+        given = [values[n] for n in op.operands]
+        out = (
+            tensors.reduced(given, axis, combine)
+            if op.name == "tt.reduce"
+            else tensors.scanned(given, axis, reverse, combine)
+        )
+        values.update(zip(op.results, out, strict=True))
+
+    return step
+
+
+def _mapped(op: Op) -> Step:
+    region = op.regions[0].blocks[0]
+
+    def step(run: Run, values: Values) -> None:
+        inner = values | dict(zip([a.name for a in region.arguments], [values[n] for n in op.operands], strict=True))
+        end = run.ops(region, inner)
+        values.update(zip(op.results, end.values if end else (), strict=True))
+
+    return step
+
+
+_RETURNS = ("tt.return", "scf.yield", "tt.reduce.return", "tt.scan.return", "tt.map_elementwise.return")
+STEPS: dict[str, Callable[[Op], Step]] = {
+    **dict.fromkeys(_RETURNS, _returns),
+    "cf.br": _branches,
+    "cf.cond_br": _branches,
+    "scf.condition": _condition,
+    "scf.for": _for,
+    "scf.if": _if,
+    "scf.while": _while,
+    "tt.call": _calls,
+    "tt.reduce": _combined,
+    "tt.scan": _combined,
+    "tt.map_elementwise": _mapped,
+}

@@ -1,0 +1,113 @@
+"""The state of one launch, which the steps of a kernel share: where it is, what it may access, how other ops run."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pgo_agent.sandbox.execution.errors import KernelFault, NotModelled
+from pgo_agent.sandbox.execution.memory import Memory
+from pgo_agent.sandbox.ttgir.tree import Block
+
+Values = dict[str, Any]  # name in the text -> a tensor or a descriptor
+
+
+@dataclass(frozen=True)
+class End:
+    """How a list of ops ended: with values for what is around it, or with a branch."""
+
+    values: tuple[Any, ...]
+    to: str = ""  # a label
+    more: bool = True  # of scf.condition: whether the loop goes on
+
+
+@dataclass
+class Barrier:
+    """An mbarrier (PTX: mbarrier): a phase ends when all have arrived and all bytes that are expected have come."""
+
+    count: int
+    pending: int
+    bytes: int = 0
+    phase: int = 0
+
+    def arrive(self, number: int) -> None:
+        self.pending -= number
+        self._settle()
+
+    def expect(self, number: int) -> None:
+        """Arrive once, and expect so many bytes."""
+        self.bytes += number
+        self.arrive(1)
+
+    def complete(self, number: int) -> None:
+        self.bytes -= number
+        self._settle()
+
+    def _settle(self) -> None:
+        if self.pending == 0 and self.bytes == 0:
+            self.phase, self.pending = self.phase ^ 1, self.count
+
+
+@dataclass(eq=False)
+class Waiting:
+    """A wait for the end of a barrier's phase, by its parity."""
+
+    barrier: Barrier
+    parity: int
+
+    @property
+    def over(self) -> bool:
+        return self.barrier.phase != self.parity
+
+
+@dataclass
+class Run:
+    """One launch, at one of its blocks."""
+
+    memory: Memory
+    grid: tuple[int, int, int]
+    until: float  # time.monotonic()
+    ops: Callable[[Block, Values], End | None]  # runs a block of the text
+    call: Callable[[str, Sequence[Any]], tuple[Any, ...]]  # runs a function by its symbol
+    place: tuple[int, int, int] = (0, 0, 0)
+    barriers: dict[int, Barrier] = field(default_factory=dict)  # by where they lie in shared memory
+    turns: threading.Condition = field(default_factory=threading.Condition)  # held by the partition that runs
+    alive: int = 1  # partitions that have not ended
+    waits: list[Waiting] = field(default_factory=list)
+    stopped: bool = False  # by an error in a partition
+
+    def barrier(self, at: Any) -> Barrier:
+        """Return the mbarrier in a buffer."""
+        found = self.barriers.get(at.data_ptr())
+        if found is None:
+            raise KernelFault("uses an mbarrier that is not initialized")
+        return found
+
+    def changed(self) -> None:
+        """Let the partitions that wait look again."""
+        if self.waits:
+            self.turns.notify_all()
+
+    def wait(self, wanted: Waiting) -> None:
+        """Return when a phase has ended. Raises KernelFault where nobody is left who could end it."""
+        if wanted.over:
+            return
+        self.waits.append(wanted)
+        try:
+            while not wanted.over:
+                if self.stopped or (len(self.waits) >= self.alive and not any(w.over for w in self.waits)):
+                    self.stopped = True
+                    raise KernelFault("waits at an mbarrier whose phase nobody can end any more")
+                self.tick()
+                self.turns.wait(1.0)
+        finally:
+            self.waits.remove(wanted)
+
+    def tick(self) -> None:
+        """Raise NotModelled when time is up."""
+        if time.monotonic() > self.until:
+            raise NotModelled("a run that ends in time")
+
+
+Step = Callable[[Run, Values], End | None]

@@ -1,0 +1,116 @@
+"""A kernel in TTGIR: its text is read once, and its blocks are run one after another, in any order.
+
+Relies on `ttgir.reader` for the text. Control flow is that of scf and cf; a region of a reduction is run on whole
+tensors at once. A block that waits for another is not modelled: it ends at the deadline.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pgo_agent.sandbox.execution import accesses, control, elementwise, hints, shared_memory, tensors
+from pgo_agent.sandbox.execution.errors import NotModelled
+from pgo_agent.sandbox.execution.launch import End, Run, Step, Values
+from pgo_agent.sandbox.execution.memory import Memory
+from pgo_agent.sandbox.execution.values import form
+from pgo_agent.sandbox.ttgir import reader
+from pgo_agent.sandbox.ttgir.tokens import Unreadable
+from pgo_agent.sandbox.ttgir.tree import Block, Op
+
+MEMORY = 1 << 30  # bytes of all values of a kernel, at most
+_LABEL = re.compile(r"\^\w+")
+_STEPS = control.STEPS | accesses.STEPS | shared_memory.STEPS
+
+
+class Program:
+    """A text, ready to be run. Raises NotModelled for one that cannot be read."""
+
+    def __init__(self, text: str) -> None:
+        try:
+            self.module = reader.parse(text)
+        except Unreadable as e:
+            raise NotModelled(f"this text ({e})") from e
+        self.functions = {_symbol(f): f for f in self.module.functions}
+        self._prepared: dict[int, list[Step]] = {}
+        if sum(_bytes(op) for op in self.module.walk()) > MEMORY:
+            raise NotModelled("more memory than a kernel may take here")
+
+    @property
+    def parameters(self) -> list[str]:
+        """Return the types of the kernel's parameters."""
+        return [a.type for a in self.module.kernel.defined]
+
+    def run(
+        self, memory: Memory, grid: tuple[int, int, int], given: Sequence[Any], order: Iterable[int], until: float
+    ) -> None:
+        """Run blocks by their linear numbers. Raises KernelFault and NotModelled, at `until` (time.monotonic) too."""
+
+        def ops(block: Block, values: Values) -> End | None:
+            return self._run_ops(run, block, values)
+
+        def call(symbol: str, passed: Sequence[Any]) -> tuple[Any, ...]:
+            return self._call(run, self.functions[symbol], passed)
+
+        run = Run(memory, grid, until, ops, call)
+        for number in order:
+            run.barriers.clear()
+            run.place = number % grid[0], number // grid[0] % grid[1], number // (grid[0] * grid[1])
+            self._call(run, self.module.kernel, given)
+
+    def _call(self, run: Run, function: Op, given: Sequence[Any]) -> tuple[Any, ...]:
+        """Return what a function returns."""
+        blocks = function.regions[0].blocks
+        labels = {_LABEL.search(b.head)[0]: b for b in blocks if b.head and _LABEL.search(b.head)}  # type: ignore[index]
+        values: Values = {a.name: v for a, v in zip(function.defined, given, strict=True)}
+        block: Block = blocks[0]
+        while True:
+            run.tick()
+            end = self._run_ops(run, block, values)
+            if end is None or not end.to:
+                return end.values if end else ()
+            block = labels[end.to]
+            values |= {a.name: v for a, v in zip(block.arguments, end.values, strict=True)}
+
+    def _run_ops(self, run: Run, block: Block, values: Values) -> End | None:
+        """Run a block's ops; return how they ended."""
+        steps = self._prepared.get(id(block))
+        if steps is None:
+            steps = self._prepared[id(block)] = [_step(op) for op in block.ops]
+        for step in steps:
+            if (end := step(run, values)) is not None:
+                return end
+        return None
+
+
+def _bytes(op: Op) -> int:
+    """Return the bytes of an op's results, as far as they are tensors."""
+    return sum(math.prod(form(text)[0]) * 8 for text in op.result_types if text.startswith("tensor<"))
+
+
+def _symbol(function: Op) -> str:
+    return next((w for w in function.words if w.startswith("@")), "").strip('@"')
+
+
+def _step(op: Op) -> Step:
+    """Return what runs one op."""
+    if op.name in _STEPS:
+        return _STEPS[op.name](op)
+    make = elementwise.OPS.get(op.name) or tensors.OPS.get(op.name)
+    if make is None:
+        raise NotModelled(f"the operation {op.name[:60]}")
+    apply, names = make(op), op.operands
+    if len(op.results) == 1:
+        (name,), test = op.results, hints.kept(op)
+
+        def one(_run: Run, values: Values) -> None:
+            values[name] = apply(*[values[n] for n in names])
+            if test is not None:
+                test(values[name])
+
+        return one
+
+    def several(_run: Run, values: Values) -> None:
+        values.update(zip(op.results, apply(*[values[n] for n in names]), strict=True))
+
+    return several

@@ -1,0 +1,298 @@
+"""Operations of TTGIR on shared memory: buffers, asynchronous copies and dots, mbarriers, and partitions of warps.
+
+A buffer is a tensor whose views share its memory; what nothing wrote there is NaN or -1. Copies and dots are done at
+once, where their text stands: whether what needs them waits for them, simulations of the gate say (`gate/barriers`).
+Partitions run in threads, one at a time, and change over where one waits at an mbarrier. Where all wait, and none of
+them for what has come, the kernel hangs. Layouts say nothing here.
+"""
+
+import re
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from pgo_agent.sandbox.execution import tensors
+from pgo_agent.sandbox.execution.errors import KernelFault, NotModelled
+from pgo_agent.sandbox.execution.launch import Barrier, End, Run, Step, Values, Waiting
+from pgo_agent.sandbox.execution.memory import UNWRITTEN
+from pgo_agent.sandbox.execution.values import dtype, form
+from pgo_agent.sandbox.ttgir.tree import Op
+
+Tensor = Any  # a torch tensor
+_PRECISION = ("tf32", "tf32x3", "ieee")  # Triton's InputPrecision
+
+
+def _alloc(op: Op) -> Step:
+    shape, element = form(op.result_types[0])
+    kind, (name,) = dtype(element), op.results
+
+    def step(_run: Run, values: Values) -> None:
+        if op.operands:
+            values[name] = values[op.operands[0]].reshape(shape).clone(memory_format=torch.contiguous_format)
+        else:
+            values[name] = _unwritten(shape, kind)
+
+    return step
+
+
+def _unwritten(shape: Sequence[int], kind: Any) -> Tensor:
+    size = 1 if kind == torch.bool else kind.itemsize
+    return torch.full((*shape, size), UNWRITTEN, dtype=torch.uint8).view(kind)[..., 0]
+
+
+def _index(op: Op) -> Step:
+    buffer, index = op.operands
+
+    def step(_run: Run, values: Values) -> None:
+        ring, place = values[buffer], int(values[index])
+        if not 0 <= place < ring.shape[0]:
+            raise KernelFault(f"takes place {place} of a ring of {ring.shape[0]} in shared memory")
+        values[op.results[0]] = ring[place]
+
+    return step
+
+
+def _subslice(op: Op) -> Step:
+    found = re.search(r"%[\w#]+\[([\d, ]+)\]", str(op))
+    if found is None:
+        raise NotModelled("a slice of shared memory without fixed offsets")
+    offsets = [int(n) for n in found[1].split(",")]
+    shape, _ = form(op.result_types[0])
+
+    def step(_run: Run, values: Values) -> None:
+        view = values[op.operands[0]]
+        for axis, (offset, n) in enumerate(zip(offsets, shape, strict=True)):
+            view = view.narrow(axis, offset, n)
+        values[op.results[0]] = view
+
+    return step
+
+
+def _trans(op: Op) -> Step:
+    order = tensors.order_of(op)
+
+    def step(_run: Run, values: Values) -> None:
+        values[op.results[0]] = values[op.operands[0]].permute(order)
+
+    return step
+
+
+def _reshape(op: Op) -> Step:
+    shape, _ = form(op.result_types[0])
+
+    def step(_run: Run, values: Values) -> None:
+        values[op.results[0]] = values[op.operands[0]].view(shape)
+
+    return step
+
+
+def _load(op: Op) -> Step:
+    def step(_run: Run, values: Values) -> None:
+        values[op.results[0]] = values[op.operands[0]].clone()
+
+    return step
+
+
+def _store(op: Op) -> Step:
+    value, buffer = op.operands
+
+    def step(_run: Run, values: Values) -> None:
+        values[buffer].copy_(values[value])
+
+    return step
+
+
+def _copy(op: Op) -> Step:
+    """Triton fills masked-off lanes with zero where there is no `other`."""
+    at, buffer, *more = op.operands
+    words = [w for w in op.words if w in ("mask", "other")]
+    named = dict(zip(words, more, strict=False))
+
+    def step(run: Run, values: Values) -> None:
+        mask, other = (values[named[w]] if w in named else None for w in ("mask", "other"))
+        into = values[buffer]
+        into.copy_(run.memory.load(values[at], into.dtype, mask, other).reshape(into.shape))
+        values.update(dict.fromkeys(op.results))
+
+    return step
+
+
+def _dot(op: Op) -> Step:
+    a, b, c, *use = op.operands
+    number = op.integer("inputPrecision")
+    multiply = tensors.product(_PRECISION[number] if number is not None and number < 3 else "tf32")
+
+    def step(_run: Run, values: Values) -> None:
+        added = values[c]
+        if use and not bool(values[use[0]]):
+            added = torch.zeros_like(added)
+        values[op.results[0]] = multiply(values[a], values[b], added)
+
+    return step
+
+
+def _passes(op: Op) -> Step:
+    """Give on what is waited for, or a token."""
+
+    def step(_run: Run, values: Values) -> None:
+        given = [values.get(n) for n in op.operands]
+        values.update(
+            zip(op.results, given if len(given) >= len(op.results) else [None] * len(op.results), strict=False)
+        )
+
+    return step
+
+
+# TMA ------------------------------------------------------------------------------------------------------------------
+
+
+def _tma_load(op: Op) -> Step:
+    described, *corner, buffer, barrier, wanted = op.operands
+
+    def step(run: Run, values: Values) -> None:
+        if not bool(values[wanted]):
+            return
+        into = values[buffer]
+        at, inside = _reach(values[described], [values[c] for c in corner], into)
+        other = values[described].other(into.dtype)
+        into.copy_(run.memory.load(at, into.dtype, inside, other).reshape(into.shape))
+        run.barrier(values[barrier]).complete(into.numel() * into.element_size())
+        run.changed()
+
+    return step
+
+
+def _tma_store(op: Op) -> Step:
+    described, *corner, buffer = op.operands
+
+    def step(run: Run, values: Values) -> None:
+        at, inside = _reach(values[described], [values[c] for c in corner], values[buffer])
+        run.memory.store(at, values[buffer].reshape(at.shape).contiguous(), inside)
+
+    return step
+
+
+def _reach(described: Any, corner: Sequence[Tensor], buffer: Tensor) -> tuple[Tensor, Tensor]:
+    block = [1] * (len(corner) - buffer.dim()) + list(buffer.shape)
+    at, inside = described.reach([int(c) for c in corner], block, buffer.element_size())
+    return at, inside.expand(at.shape)
+
+
+# mbarriers ------------------------------------------------------------------------------------------------------------
+
+
+def _init(op: Op) -> Step:
+    count = int(op.words[-1])
+
+    def step(run: Run, values: Values) -> None:
+        run.barriers[values[op.operands[0]].data_ptr()] = Barrier(count, count)
+
+    return step
+
+
+def _expect(op: Op) -> Step:
+    number = int(op.words[-1])
+
+    def step(run: Run, values: Values) -> None:
+        if len(op.operands) < 2 or bool(values[op.operands[-1]]):
+            run.barrier(values[op.operands[0]]).expect(number)
+            run.changed()
+
+    return step
+
+
+def _arrive(op: Op) -> Step:
+    number = int(op.words[-1])
+
+    def step(run: Run, values: Values) -> None:
+        if len(op.operands) < 2 or bool(values[op.operands[-1]]):
+            run.barrier(values[op.operands[0]]).arrive(number)
+            run.changed()
+
+    return step
+
+
+def _wait(op: Op) -> Step:
+    barrier, phase, *more = op.operands
+
+    def step(run: Run, values: Values) -> None:
+        if more and values[more[0]] is not None and values[more[0]].dtype == torch.bool and not bool(values[more[0]]):
+            return
+        run.wait(Waiting(run.barrier(values[barrier]), int(values[phase]) & 1))
+
+    return step
+
+
+def _specialize(op: Op) -> Step:
+    default, *partitions = op.regions
+
+    def step(run: Run, values: Values) -> None:
+        given = [values[n] for n in op.operands]
+        inner = [(default.blocks[0], dict(values))]
+        for region in partitions:
+            block = region.blocks[0]
+            inner.append((block, dict(zip([a.name for a in block.arguments], given, strict=True))))
+        ended: list[End | None] = [None] * len(inner)
+        raised: list[BaseException] = []
+
+        def work(number: int) -> None:
+            with run.turns:
+                try:
+                    ended[number] = run.ops(*inner[number])
+                except BaseException as e:
+                    raised.append(e)
+                    run.stopped = True
+                run.alive -= 1
+                run.turns.notify_all()
+
+        run.alive = len(inner)
+        threads = [threading.Thread(target=work, args=(n,), daemon=True) for n in range(len(inner))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        run.alive = 1
+        if raised:
+            raise raised[0]  # others were stopped by it
+        values.update(zip(op.results, ended[0].values if ended[0] else (), strict=True))
+
+    return step
+
+
+def _nothing(_op: Op) -> Step:
+    return lambda _run, _values: None
+
+
+def _ends(op: Op) -> Step:
+    return lambda _run, values: End(tuple(values[n] for n in op.operands))
+
+
+_SILENT = (
+    *("ttg.local_dealloc", "ttng.fence_async_shared", "ttng.async_tma_store_wait", "ttng.inval_barrier"),
+    *("ttng.fence_mbarrier_init_release_cluster", "nvvm.fence.proxy"),
+)
+STEPS: dict[str, Callable[[Op], Step]] = {
+    "ttg.local_alloc": _alloc,
+    "ttg.memdesc_index": _index,
+    "ttg.memdesc_subslice": _subslice,
+    "ttg.memdesc_trans": _trans,
+    "ttg.memdesc_reshape": _reshape,
+    "ttg.local_load": _load,
+    "ttg.local_store": _store,
+    "ttg.async_copy_global_to_local": _copy,
+    "ttg.convert_layout": _passes,
+    "ttg.async_commit_group": _passes,
+    "ttg.async_wait": _passes,
+    "ttng.warp_group_dot": _dot,
+    "ttng.warp_group_dot_wait": _passes,
+    "ttng.async_tma_copy_global_to_local": _tma_load,
+    "ttng.async_tma_copy_local_to_global": _tma_store,
+    "ttng.init_barrier": _init,
+    "ttng.barrier_expect": _expect,
+    "ttng.arrive_barrier": _arrive,
+    "ttng.wait_barrier": _wait,
+    "ttg.warp_specialize": _specialize,
+    **dict.fromkeys(("ttg.warp_yield", "ttg.warp_return"), _ends),
+    **dict.fromkeys(_SILENT, _nothing),
+}
