@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from pgo_agent.sandbox.execution import descriptors, hints
-from pgo_agent.sandbox.execution.errors import NotModelled
+from pgo_agent.sandbox.execution import descriptors
+from pgo_agent.sandbox.execution.errors import KernelFault, NotModelled
 from pgo_agent.sandbox.execution.launch import Run, Step, Values
 from pgo_agent.sandbox.execution.values import dtype, form, signed, unsigned
+from pgo_agent.sandbox.ttgir.tokens import tokens
 from pgo_agent.sandbox.ttgir.tree import Op
 
 _AXES = {"x": 0, "y": 1, "z": 2}
@@ -95,7 +96,41 @@ def _descriptor(op: Op) -> Step:
 
 
 def _assume(op: Op) -> Step:
-    return lambda _run, values: hints.assumed(values[op.operands[0]])
+    def step(_run: Run, values: Values) -> None:
+        if not bool(values[op.operands[0]].all()):
+            raise KernelFault("assumes what is not so (tl.assume)")
+
+    return step
+
+
+def _assembly(op: Op) -> Step:
+    """The few lines of PTX that Triton writes itself: rounding to tf32, and waits of launches that may begin early."""
+    listed = [t.text for t in tokens(str(op.parts[0])) if t.kind == "string"]
+    compute = _PTX.get(listed[0].strip('"').partition(";")[0]) if listed else None
+    if compute is None:
+        raise NotModelled("inline assembly")
+
+    def step(_run: Run, values: Values) -> None:
+        values[op.results[0]] = compute(*[values[n] for n in op.operands])
+
+    return step
+
+
+def _to_tf32(x: Any) -> Any:
+    """To the nearest, ties away from zero (PTX: cvt.rna.tf32.f32), with infinities and NaN as they are."""
+    near = ((x.contiguous().view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)
+    return torch.where(x.isfinite(), near, x)
+
+
+def _zero(*_given: Any) -> Any:
+    return torch.zeros((), dtype=torch.int32)
+
+
+_PTX: dict[str, Callable[..., Any]] = {
+    "cvt.rna.tf32.f32 $0, $1": _to_tf32,
+    "griddepcontrol.wait": _zero,  # launches run one after another here
+    "griddepcontrol.launch_dependents": _zero,
+}
 
 
 def _nothing(_op: Op) -> Step:
@@ -110,6 +145,7 @@ STEPS: dict[str, Callable[[Op], Step]] = {
     "tt.atomic_rmw": _atomic,
     "tt.atomic_cas": _swap,
     "llvm.intr.assume": _assume,
+    "tt.elementwise_inline_asm": _assembly,
     **dict.fromkeys(_DESCRIBED, _descriptor),
     **dict.fromkeys(_NOTHING, _nothing),
 }

@@ -3,17 +3,16 @@
 A region of a reduction is run on whole tensors at once.
 """
 
-import re
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from pgo_agent.sandbox.execution import tensors
+from pgo_agent.sandbox.execution.errors import NotModelled
 from pgo_agent.sandbox.execution.launch import End, Run, Step, Values
-from pgo_agent.sandbox.execution.values import unsigned
+from pgo_agent.sandbox.execution.values import on_bits, unsigned
+from pgo_agent.sandbox.ttgir.tokens import tokens
 from pgo_agent.sandbox.ttgir.tree import Op
-
-_BRANCH = re.compile(r"(\^\w+)(?:\(([^)]*)\))?")
 
 
 def _returns(op: Op) -> Step:
@@ -21,7 +20,12 @@ def _returns(op: Op) -> Step:
 
 
 def _branches(op: Op) -> Step:
-    targets = [(label, re.findall(r"%[\w#.]+", inner.partition(":")[0])) for label, inner in _BRANCH.findall(str(op))]
+    targets: list[tuple[str, list[str]]] = []
+    for token in tokens(_head(op)):
+        if token.kind == "label":
+            targets.append((token.text, []))
+        elif token.kind == "value" and targets:
+            targets[-1][1].append(token.text)
     conditional = op.name == "cf.cond_br"
 
     def step(_run: Run, values: Values) -> End:
@@ -59,7 +63,17 @@ def _for(op: Op) -> Step:
 def _if(op: Op) -> Step:
     regions = op.regions
 
+    def _both(run: Run, values: Values) -> None:
+        """In a region that runs on whole tensors: take of each element what its condition says."""
+        ends = [run.ops(r.blocks[0], dict(values)) for r in regions]
+        chosen = [end.values if end else () for end in ends]
+        for name, *two in zip(op.results, *chosen, strict=True):
+            values[name] = on_bits(lambda x, y: torch.where(values[op.operands[0]], x, y), *two)
+
     def step(run: Run, values: Values) -> None:
+        if values[op.operands[0]].dim():
+            _both(run, values)
+            return
         taken = 0 if bool(values[op.operands[0]]) else 1
         end = run.ops(regions[taken].blocks[0], values) if taken < len(regions) else None
         values.update(zip(op.results, end.values if end else (), strict=True))
@@ -126,6 +140,8 @@ def _combined(op: Op) -> Step:
 
 def _mapped(op: Op) -> Step:
     region = op.regions[0].blocks[0]
+    if (op.integer("pack") or 1) > 1:
+        raise NotModelled("several elements at a time (tl.map_elementwise)")
 
     def step(run: Run, values: Values) -> None:
         inner = values | dict(zip([a.name for a in region.arguments], [values[n] for n in op.operands], strict=True))

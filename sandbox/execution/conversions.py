@@ -40,12 +40,18 @@ def _trunci(op: Op) -> Apply:
 
 def _sitofp(op: Op) -> Apply:
     _, kind = result(op)
-    return lambda x: rounded((-x.to(torch.int8) if x.dtype == torch.bool else x).to(torch.float64), kind)
+    return lambda x: _once(-x.to(torch.int8) if x.dtype == torch.bool else x, kind)
 
 
 def _uitofp(op: Op) -> Apply:
     _, kind = result(op)
-    return lambda x: rounded(torch.from_numpy(np.asarray(unsigned(x).astype(np.float64))), kind)
+    wide = np.float64 if kind == torch.float64 else np.float32
+    return lambda x: rounded(torch.from_numpy(np.asarray(unsigned(x).astype(wide))), kind)
+
+
+def _once(x: Tensor, kind: Any) -> Tensor:
+    """Return integers as floats, rounded once where the type holds as many bits as float32."""
+    return x.to(kind) if kind in (torch.float32, torch.float64) else rounded(x.to(torch.float32), kind)
 
 
 def _fptosi(op: Op) -> Apply:

@@ -16,6 +16,9 @@ from pgo_agent.sandbox.ttgir.tree import Op
 Tensor = Any  # a torch tensor
 
 
+PADDING_NAN = 2  # Triton's PaddingOption
+
+
 @dataclass(frozen=True)
 class TensorDescriptor:
     base: int  # address
@@ -44,8 +47,9 @@ def make(op: Op, values: Sequence[Any]) -> TensorDescriptor:
     """Return what a tt.make_tensor_descriptor makes of its operands: base, shape, strides."""
     rank = (len(values) - 1) // 2
     numbers = [int(v) for v in values]
-    nan = "nan" in op.attributes.get("padding", "") or "pad_nan" in str(op)
-    return TensorDescriptor(numbers[0], tuple(numbers[1 : rank + 1]), tuple(numbers[rank + 1 :]), nan)
+    return TensorDescriptor(
+        numbers[0], tuple(numbers[1 : rank + 1]), tuple(numbers[rank + 1 :]), op.integer("padding") == PADDING_NAN
+    )
 
 
 def load(op: Op, memory: Memory, values: Sequence[Any]) -> Tensor:
@@ -64,10 +68,15 @@ def store(op: Op, memory: Memory, values: Sequence[Any]) -> None:
     if op.name == "tt.descriptor_store":
         memory.store(at, value.reshape(block), inside.expand(at.shape))
         return
-    compute = _REDUCED.get(op.words[0] if op.words else "")
-    if compute is None:
+    compute = REDUCED.get(op.words[0] if op.words else "")
+    if compute is None or without_sign(op):
         raise NotModelled("this reduction by a descriptor")
     memory.change(at, inside.expand(at.shape), kind, [value.reshape(block)], compute)
+
+
+def without_sign(op: Op) -> bool:
+    """Return whether a reduction compares integers that have no sign."""
+    return op.words[:1] in (("min",), ("max",)) and "ui" in op.operand_types[0]
 
 
 def _parted(values: Sequence[Any]) -> tuple[TensorDescriptor, Tensor, list[int]]:
@@ -77,7 +86,7 @@ def _parted(values: Sequence[Any]) -> tuple[TensorDescriptor, Tensor, list[int]]
     return described, tensors[0], [int(v) for v in rest if not v.dim()]
 
 
-_REDUCED: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+REDUCED: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "add": torch.add, "min": torch.minimum, "max": torch.maximum, "and": torch.bitwise_and, "or": torch.bitwise_or,
     "xor": torch.bitwise_xor,
 }  # fmt: skip

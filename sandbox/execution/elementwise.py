@@ -4,14 +4,27 @@ Floats are computed in their own type; bf16 and fp16 by way of float32, and roun
 rounded as compiled code rounds them; other functions differ from the GPU's in their last bits.
 """
 
+import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import torch
 from pgo_agent.sandbox.execution import conversions
 from pgo_agent.sandbox.execution.errors import NotModelled
-from pgo_agent.sandbox.execution.values import constant, dtype, form, on_bits, result, signed, unsigned
+from pgo_agent.sandbox.execution.values import (
+    FP8,
+    constant,
+    dtype,
+    form,
+    on_bits,
+    result,
+    rounded,
+    signed,
+    unsigned,
+    unwritten,
+)
 from pgo_agent.sandbox.interpreter import libdevice
 from pgo_agent.sandbox.interpreter.unsupported import Lacking
 from pgo_agent.sandbox.ttgir.tree import Op
@@ -41,7 +54,8 @@ def _cmpf(op: Op) -> Apply:
         return lambda a, b: ~(a.isnan() | b.isnan()) if how == "ord" else a.isnan() | b.isnan()
     compare, unordered = _ORDERED[how[1:]], how[0] == "u"
 
-    def apply(a: Tensor, b: Tensor) -> Tensor:
+    def apply(*two: Tensor) -> Tensor:
+        a, b = (x.to(torch.float32) if x.dtype in FP8 else x for x in two)
         neither = a.isnan() | b.isnan()
         return compare(a, b) | neither if unordered else compare(a, b) & ~neither
 
@@ -49,14 +63,16 @@ def _cmpf(op: Op) -> Apply:
 
 
 def _divided(a: Tensor, b: Tensor) -> Tensor:
-    """Toward zero; by zero and the smallest by -1 are undefined, and must not end this process."""
-    wide = _divisor(a, b)
-    return torch.where(wide == -1, -a, torch.div(a, torch.where(wide == -1, 1, wide), rounding_mode="trunc"))
+    """Toward zero. What is undefined (by zero, the smallest by -1) is -1 by zero, and must not end this process."""
+    by = _divisor(a, b)
+    found = torch.where(by == -1, -a, torch.div(a, torch.where(by == -1, 1, by), rounding_mode="trunc"))
+    return torch.where(b == 0, -1, found).to(a.dtype)
 
 
 def _remainder(a: Tensor, b: Tensor) -> Tensor:
-    wide = _divisor(a, b)
-    return torch.where(wide == -1, torch.zeros_like(a), torch.fmod(a, torch.where(wide == -1, 1, wide)))
+    by = _divisor(a, b)
+    found = torch.where(by == -1, torch.zeros_like(a), torch.fmod(a, torch.where(by == -1, 1, by)))
+    return torch.where(b == 0, -1, found).to(a.dtype)
 
 
 def _divisor(a: Tensor, b: Tensor) -> Tensor:
@@ -72,7 +88,12 @@ def _of_unsigned(compute: Callable[[Any, Any], Any]) -> Apply:
 
 
 def _by_nonzero(compute: Callable[[Any, Any], Any]) -> Apply:
-    return _of_unsigned(lambda a, b: compute(a, np.where(b == 0, np.ones_like(b), b)))
+    """By zero it is undefined: all ones."""
+
+    def apply(a: Any, b: Any) -> Any:
+        return np.where(b == 0, np.array(-1).astype(a.dtype), compute(a, np.where(b == 0, np.ones_like(b), b)))
+
+    return _of_unsigned(apply)
 
 
 def _shifted(compute: Callable[[Any, Any], Any]) -> Apply:
@@ -112,6 +133,35 @@ def _smaller(a: Tensor, b: Tensor) -> Tensor:
     return torch.fmin(a, b)
 
 
+def _wide(compute: Apply) -> Apply:
+    """Compute in float32 what torch cannot in fp8."""
+
+    def apply(*given: Tensor) -> Tensor:
+        if given[0].dtype not in FP8:
+            return compute(*given)
+        return rounded(compute(*(g.to(torch.float32) for g in given)), given[0].dtype)
+
+    return apply
+
+
+def _fused(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
+    """a * b + c, rounded once."""
+    if a.dtype != torch.float64:
+        return (a.double() * b.double() + c.double()).to(torch.float32).to(a.dtype)
+    three = torch.broadcast_tensors(a, b, c)
+    exact = [_fraction(*each) for each in zip(*(x.reshape(-1).tolist() for x in three), strict=True)]
+    return torch.tensor(exact, dtype=torch.float64).reshape(three[0].shape)
+
+
+def _fraction(a: float, b: float, c: float) -> float:
+    if not all(map(math.isfinite, (a, b, c))):
+        return a * b + c
+    try:
+        return float(Fraction(a) * Fraction(b) + Fraction(c))
+    except OverflowError:
+        return a * b + c
+
+
 def _in_float(function: Apply) -> Callable[[Op], Apply]:
     def prepared(_op: Op) -> Apply:
         def apply(x: Tensor, *more: Tensor) -> Tensor:
@@ -131,7 +181,7 @@ def _select(_op: Op) -> Apply:
 
 
 def _clamp(op: Op) -> Apply:
-    propagated = "all" in op.words or "all" in str(op).partition("propagateNan")[2][:8]
+    propagated = "all" in op.words
 
     def apply(x: Tensor, low: Tensor, high: Tensor) -> Tensor:
         inside = torch.fmin(torch.fmax(x, low), high)
@@ -146,8 +196,11 @@ def _constant(op: Op) -> Apply:
 
 
 def _poison(op: Op) -> Apply:
+    if not op.result_types[0].startswith(("tensor", "i", "f", "bf")):
+        return lambda: None  # a token, or a buffer
     shape, kind = result(op)
-    return lambda: torch.zeros(shape, dtype=torch.float32 if kind.is_floating_point else kind).to(kind)
+    value = unwritten(shape, kind)
+    return lambda: value
 
 
 def _make(op: Op) -> Apply:
@@ -235,24 +288,24 @@ OPS: dict[str, Callable[[Op], Apply]] = {
     "arith.cmpi": _cmpi,
     "arith.cmpf": _cmpf,
     "arith.select": _select,
-    "arith.addf": _fixed(torch.add),
-    "arith.subf": _fixed(torch.sub),
-    "arith.mulf": _fixed(torch.mul),
-    "arith.divf": _fixed(torch.div),
-    "arith.remf": _fixed(torch.fmod),
-    "arith.negf": _fixed(torch.neg),
-    "arith.maximumf": _fixed(torch.maximum),
-    "arith.minimumf": _fixed(torch.minimum),
-    "arith.maxnumf": _fixed(_larger),
-    "arith.minnumf": _fixed(_smaller),
+    "arith.addf": _fixed(_wide(torch.add)),
+    "arith.subf": _fixed(_wide(torch.sub)),
+    "arith.mulf": _fixed(_wide(torch.mul)),
+    "arith.divf": _fixed(_wide(torch.div)),
+    "arith.remf": _fixed(_wide(torch.fmod)),
+    "arith.negf": _fixed(_wide(torch.neg)),
+    "arith.maximumf": _fixed(_wide(torch.maximum)),
+    "arith.minimumf": _fixed(_wide(torch.minimum)),
+    "arith.maxnumf": _fixed(_wide(_larger)),
+    "arith.minnumf": _fixed(_wide(_smaller)),
     "tt.clampf": _clamp,
     "tt.mulhiui": _fixed(_of_unsigned(_high)),
     "tt.precise_sqrt": _in_float(torch.sqrt),
     "tt.precise_divf": _in_float(torch.div),
     "tt.extern_elementwise": _extern,
-    "math.fma": _in_float(lambda a, b, c: (a.double() * b.double() + c.double()).to(a.dtype)),
+    "math.fma": _fixed(_fused),
     "math.absi": _fixed(torch.abs),
-    "math.absf": _fixed(torch.abs),
+    "math.absf": _fixed(_wide(torch.abs)),
     **{f"math.{name}": _in_float(getattr(torch, name)) for name in _MATH},
     "math.roundeven": _in_float(torch.round),
     "math.powf": _in_float(torch.pow),

@@ -72,6 +72,8 @@ class Run:
     call: Callable[[str, Sequence[Any]], tuple[Any, ...]]  # runs a function by its symbol
     place: tuple[int, int, int] = (0, 0, 0)
     barriers: dict[int, Barrier] = field(default_factory=dict)  # by where they lie in shared memory
+    scratch: int = 1 << 56  # the next address of scratch, which nothing but descriptors lie in
+    descriptors: dict[int, Any] = field(default_factory=dict)  # by where a kernel made them
     turns: threading.Condition = field(default_factory=threading.Condition)  # held by the partition that runs
     alive: int = 1  # partitions that have not ended
     waits: list[Waiting] = field(default_factory=list)

@@ -1,7 +1,7 @@
 """The buffers that a launch may access, by addresses that nobody else knows; none outside of them is ever touched.
 
 A lane outside of every buffer, or not aligned to its element, is a fault. So are two lanes of one store that write
-different values to one place: nothing says which of them stays. A masked-off lane without `other` holds zero. Atomics
+different values to one place: nothing says which of them stays. A masked-off lane without `other` is NaN or -1. Atomics
 of one operation are done lane by lane, in order.
 """
 
@@ -11,10 +11,9 @@ from typing import Any
 
 import torch
 from pgo_agent.sandbox.execution.errors import KernelFault
-from pgo_agent.sandbox.execution.values import FP8
+from pgo_agent.sandbox.execution.values import FP8, unwritten
 
 Tensor = Any  # a torch tensor
-UNWRITTEN = 0xFF  # each byte of memory that nothing wrote: NaN, or -1
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
@@ -27,13 +26,25 @@ class Memory:
         self._starts = [start for start, _, _ in held]
         self._bytes = [b for _, b, _ in held]
         self._names = [name for _, _, name in held]
+        self._block, self._followed = 0, False
+        self._writers: dict[int, Tensor] = {}  # buffer -> of each byte the block that wrote an element there, from 1
+        self._readers: dict[int, Tensor] = {}
+
+    def launch(self, followed: bool) -> None:
+        """Begin a launch. `followed`: its blocks have no atomics, so none may touch what another one writes."""
+        self._followed = followed
+        self._writers.clear()
+        self._readers.clear()
+
+    def begin(self, block: int) -> None:
+        """Begin a block of the launch."""
+        self._block = block + 1
 
     def load(self, at: Tensor, kind: torch.dtype, mask: Tensor | None = None, other: Tensor | None = None) -> Tensor:
         """Return what lies at addresses, and `other` where the mask is not set."""
         size = 1 if kind == torch.bool else kind.itemsize
         at, mask, other = _together(at, mask, other)
-        bits = _BITS[size]
-        found = torch.zeros(at.shape, dtype=bits)
+        found = _as_bits(unwritten(at.shape, kind)).clone()
         if other is not None:
             found.copy_(_as_bits(other))
         flat = found.view(-1)
@@ -99,6 +110,7 @@ class Memory:
         low, high = int(used.min()), int(used.max())
         place = bisect_right(self._starts, low) - 1
         if place >= 0 and high + size <= self._starts[place] + self._bytes[place].numel():
+            self._follow(place, used, verb)
             yield lanes, *self._aligned(place, used, size, verb)
             return
         places = torch.searchsorted(torch.tensor(self._starts), used, right=True) - 1
@@ -108,7 +120,27 @@ class Memory:
             end = self._starts[place] + self._bytes[place].numel() if place >= 0 else 0
             if place < 0 or int(addresses.max()) + size > end:
                 raise KernelFault(f"{verb} {self._nearest(int(addresses.max()), size)}")
+            self._follow(place, addresses, verb)
             yield (here if lanes is None else lanes[here]), *self._aligned(place, addresses, size, verb)
+
+    def _follow(self, place: int, used: Tensor, verb: str) -> None:
+        """Raise KernelFault where two blocks of a launch touch one element, and one of them writes it."""
+        if not self._followed:
+            return
+        index, mine = used - self._starts[place], self._block
+        size = self._bytes[place].numel()
+        writers = self._writers.setdefault(place, torch.zeros(size, dtype=torch.int32))
+        readers = self._readers.setdefault(place, torch.zeros(size, dtype=torch.int32))
+        wrote = writers[index]
+        if verb == "reads":
+            if bool(((wrote != 0) & (wrote != mine)).any()):
+                raise KernelFault(f"reads of {self._names[place]} what another block of the same launch writes")
+            readers[index] = torch.where((readers[index] == 0) | (readers[index] == mine), mine, -1).to(torch.int32)
+            return
+        read = readers[index]
+        if bool(((read != 0) & (read != mine)).any()):
+            raise KernelFault(f"writes of {self._names[place]} what another block of the same launch reads")
+        writers[index] = mine
 
     def _aligned(self, place: int, used: Tensor, size: int, verb: str) -> tuple[Tensor, Tensor]:
         start, held = self._starts[place], self._bytes[place]

@@ -9,17 +9,19 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pgo_agent.sandbox.execution import accesses, control, elementwise, hints, shared_memory, tensors
-from pgo_agent.sandbox.execution.errors import NotModelled
+from pgo_agent.sandbox.execution import accesses, control, elementwise, shared_memory, tensors
+from pgo_agent.sandbox.execution.descriptors import TensorDescriptor
+from pgo_agent.sandbox.execution.errors import KernelFault, NotModelled
 from pgo_agent.sandbox.execution.launch import End, Run, Step, Values
 from pgo_agent.sandbox.execution.memory import Memory
 from pgo_agent.sandbox.execution.values import form
 from pgo_agent.sandbox.ttgir import reader
-from pgo_agent.sandbox.ttgir.tokens import Unreadable
+from pgo_agent.sandbox.ttgir.tokens import Unreadable, tokens
 from pgo_agent.sandbox.ttgir.tree import Block, Op
 
 MEMORY = 1 << 30  # bytes of all values of a kernel, at most
-_LABEL = re.compile(r"\^\w+")
+_PROMISED = re.compile(r"(%[\w$.#-]+): [^,{}]*\{[^{}]*tt\.divisibility = (\d+)")
+_ATOMIC = re.compile(r"atomic|tma_reduce|descriptor_reduce")
 _STEPS = control.STEPS | accesses.STEPS | shared_memory.STEPS
 
 
@@ -33,6 +35,13 @@ class Program:
             raise NotModelled(f"this text ({e})") from e
         self.functions = {_symbol(f): f for f in self.module.functions}
         self._prepared: dict[int, list[Step]] = {}
+        # No block can wait for another one, and none adds to what others add to.
+        self._alone = not any(_ATOMIC.search(op.name) for op in self.module.walk())
+        head = self.module.kernel.parts[0]
+        self._promised = {n: int(by) for n, by in _PROMISED.findall(head if isinstance(head, str) else "")}
+        named = [[_label(b) for r in f.regions for b in r.blocks] for f in self.module.functions]
+        if any(len(set(labels)) < len(labels) for labels in named):
+            raise NotModelled("this text (two blocks of one name)")
         if sum(_bytes(op) for op in self.module.walk()) > MEMORY:
             raise NotModelled("more memory than a kernel may take here")
 
@@ -52,16 +61,22 @@ class Program:
         def call(symbol: str, passed: Sequence[Any]) -> tuple[Any, ...]:
             return self._call(run, self.functions[symbol], passed)
 
+        for parameter, value in zip(self.module.kernel.defined, given, strict=True):
+            by = self._promised.get(parameter.name, 1)
+            if by > 1 and not isinstance(value, TensorDescriptor) and int(value) % by:
+                raise KernelFault(f"is compiled for an argument that {by} divides, and it does not")
+        memory.launch(self._alone)
         run = Run(memory, grid, until, ops, call)
         for number in order:
             run.barriers.clear()
+            memory.begin(number)
             run.place = number % grid[0], number // grid[0] % grid[1], number // (grid[0] * grid[1])
             self._call(run, self.module.kernel, given)
 
     def _call(self, run: Run, function: Op, given: Sequence[Any]) -> tuple[Any, ...]:
         """Return what a function returns."""
         blocks = function.regions[0].blocks
-        labels = {_LABEL.search(b.head)[0]: b for b in blocks if b.head and _LABEL.search(b.head)}  # type: ignore[index]
+        labels = {_label(b): b for b in blocks}
         values: Values = {a.name: v for a, v in zip(function.defined, given, strict=True)}
         block: Block = blocks[0]
         while True:
@@ -78,9 +93,14 @@ class Program:
         if steps is None:
             steps = self._prepared[id(block)] = [_step(op) for op in block.ops]
         for step in steps:
+            run.tick()
             if (end := step(run, values)) is not None:
                 return end
         return None
+
+
+def _label(block: Block) -> str:
+    return next((token.text for token in tokens(block.head) if token.kind == "label"), "")
 
 
 def _bytes(op: Op) -> int:
@@ -101,12 +121,10 @@ def _step(op: Op) -> Step:
         raise NotModelled(f"the operation {op.name[:60]}")
     apply, names = make(op), op.operands
     if len(op.results) == 1:
-        (name,), test = op.results, hints.kept(op)
+        (name,) = op.results
 
         def one(_run: Run, values: Values) -> None:
             values[name] = apply(*[values[n] for n in names])
-            if test is not None:
-                test(values[name])
 
         return one
 

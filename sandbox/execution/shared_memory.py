@@ -12,11 +12,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from pgo_agent.sandbox.execution import tensors
+from pgo_agent.sandbox.execution import descriptors, tensors
+from pgo_agent.sandbox.execution.descriptors import TensorDescriptor
+from pgo_agent.sandbox.execution.elementwise import pointee_size
 from pgo_agent.sandbox.execution.errors import KernelFault, NotModelled
 from pgo_agent.sandbox.execution.launch import Barrier, End, Run, Step, Values, Waiting
-from pgo_agent.sandbox.execution.memory import UNWRITTEN
-from pgo_agent.sandbox.execution.values import dtype, form
+from pgo_agent.sandbox.execution.values import dtype, form, unwritten
 from pgo_agent.sandbox.ttgir.tree import Op
 
 Tensor = Any  # a torch tensor
@@ -31,14 +32,9 @@ def _alloc(op: Op) -> Step:
         if op.operands:
             values[name] = values[op.operands[0]].reshape(shape).clone(memory_format=torch.contiguous_format)
         else:
-            values[name] = _unwritten(shape, kind)
+            values[name] = unwritten(shape, kind)
 
     return step
-
-
-def _unwritten(shape: Sequence[int], kind: Any) -> Tensor:
-    size = 1 if kind == torch.bool else kind.itemsize
-    return torch.full((*shape, size), UNWRITTEN, dtype=torch.uint8).view(kind)[..., 0]
 
 
 def _index(op: Op) -> Step:
@@ -54,10 +50,10 @@ def _index(op: Op) -> Step:
 
 
 def _subslice(op: Op) -> Step:
-    found = re.search(r"%[\w#]+\[([\d, ]+)\]", str(op))
-    if found is None:
+    head = str(op.parts[0]).partition("[")[2].partition("]")[0]
+    if not re.fullmatch(r"[\d, ]+", head):
         raise NotModelled("a slice of shared memory without fixed offsets")
-    offsets = [int(n) for n in found[1].split(",")]
+    offsets = [int(n) for n in head.split(",")]
     shape, _ = form(op.result_types[0])
 
     def step(_run: Run, values: Values) -> None:
@@ -104,7 +100,7 @@ def _store(op: Op) -> Step:
 
 
 def _copy(op: Op) -> Step:
-    """Triton fills masked-off lanes with zero where there is no `other`."""
+    """Triton fills masked-off lanes with zero where there is no `other` (cp.async copies no bytes)."""
     at, buffer, *more = op.operands
     words = [w for w in op.words if w in ("mask", "other")]
     named = dict(zip(words, more, strict=False))
@@ -112,6 +108,7 @@ def _copy(op: Op) -> Step:
     def step(run: Run, values: Values) -> None:
         mask, other = (values[named[w]] if w in named else None for w in ("mask", "other"))
         into = values[buffer]
+        other = torch.zeros((), dtype=torch.float32).to(into.dtype) if other is None else other
         into.copy_(run.memory.load(values[at], into.dtype, mask, other).reshape(into.shape))
         values.update(dict.fromkeys(op.results))
 
@@ -169,6 +166,51 @@ def _tma_store(op: Op) -> Step:
     def step(run: Run, values: Values) -> None:
         at, inside = _reach(values[described], [values[c] for c in corner], values[buffer])
         run.memory.store(at, values[buffer].reshape(at.shape).contiguous(), inside)
+
+    return step
+
+
+def _tma_reduce(op: Op) -> Step:
+    compute = descriptors.REDUCED.get(op.words[0] if op.words else "")
+    if compute is None or descriptors.without_sign(op):
+        raise NotModelled("this reduction by a descriptor")
+    described, *corner, buffer = op.operands
+
+    def step(run: Run, values: Values) -> None:
+        at, inside = _reach(values[described], [values[c] for c in corner], values[buffer])
+        given = values[buffer].reshape(at.shape).contiguous()
+        run.memory.change(at, inside, given.dtype, [given], compute)
+
+    return step
+
+
+def _scratch(op: Op) -> Step:
+    size = op.integer("nbytes") or 0
+
+    def step(run: Run, values: Values) -> None:
+        values[op.results[0]] = torch.tensor(run.scratch)
+        run.scratch += size
+
+    return step
+
+
+def _tensormap(op: Op) -> Step:
+    """Box, sizes and strides stand with the innermost first; strides, of all but that, are bytes."""
+    size = pointee_size(op.operand_types[1])
+
+    def step(run: Run, values: Values) -> None:
+        slot, base, *numbers = (int(values[n]) for n in op.operands)
+        rank = (len(numbers) + 1) // 4
+        shape, strides = numbers[rank : 2 * rank], [n // size for n in numbers[2 * rank : 3 * rank - 1]]
+        described = TensorDescriptor(base, tuple(shape[::-1]), (*strides[::-1], 1), op.integer("fill_mode") == 1)
+        run.descriptors[slot] = described
+
+    return step
+
+
+def _described(op: Op) -> Step:
+    def step(run: Run, values: Values) -> None:
+        values[op.results[0]] = run.descriptors[int(values[op.operands[0]])]
 
     return step
 
@@ -270,6 +312,7 @@ def _ends(op: Op) -> Step:
 
 _SILENT = (
     *("ttg.local_dealloc", "ttng.fence_async_shared", "ttng.async_tma_store_wait", "ttng.inval_barrier"),
+    "ttng.tensormap_fenceproxy_acquire",
     *("ttng.fence_mbarrier_init_release_cluster", "nvvm.fence.proxy"),
 )
 STEPS: dict[str, Callable[[Op], Step]] = {
@@ -293,6 +336,10 @@ STEPS: dict[str, Callable[[Op], Step]] = {
     "ttng.arrive_barrier": _arrive,
     "ttng.wait_barrier": _wait,
     "ttg.warp_specialize": _specialize,
+    "ttng.async_tma_reduce": _tma_reduce,
+    "ttg.global_scratch_alloc": _scratch,
+    "ttng.tensormap_create": _tensormap,
+    "ttng.reinterpret_tensor_descriptor": _described,
     **dict.fromkeys(("ttg.warp_yield", "ttg.warp_return"), _ends),
     **dict.fromkeys(_SILENT, _nothing),
 }

@@ -39,8 +39,6 @@ def _expand(op: Op) -> Apply:
 
 def _reshape(op: Op) -> Apply:
     shape, _ = result(op)
-    if "allow_reorder" in op.words:
-        return lambda x: on_bits(lambda y: _reordered(y).reshape(shape), x)
     return lambda x: on_bits(lambda y: y.reshape(shape), x)
 
 
@@ -73,8 +71,8 @@ def _reordered(x: Tensor) -> Tensor:
 
 
 def _dot(op: Op) -> Apply:
-    found = re.search(r"inputPrecision = (\w+)", str(op))
-    return product(found[1] if found else "ieee")
+    listed = list(op.words)
+    return product(listed[listed.index("inputPrecision") + 1] if "inputPrecision" in listed[:-1] else "ieee")
 
 
 def product(precision: str) -> Apply:

@@ -5,7 +5,7 @@ unsigned asks for it (`unsigned`). Conversions are those of PTX: to nearest even
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,11 @@ import torch
 from pgo_agent.sandbox.execution.errors import NotModelled
 from pgo_agent.sandbox.interpreter import floats
 from pgo_agent.sandbox.ttgir import types
+from pgo_agent.sandbox.ttgir.token_lists import closing
+from pgo_agent.sandbox.ttgir.tokens import tokens
 from pgo_agent.sandbox.ttgir.tree import Op
 
+UNWRITTEN = 0xFF  # each byte of memory that nothing wrote
 Value = Any  # a torch tensor, or a descriptor
 MOST = 1 << 20  # elements of one tensor of a kernel (Triton's own limit)
 _DTYPES = {
@@ -24,13 +27,13 @@ _DTYPES = {
 }  # fmt: skip
 _UNSIGNED = {torch.int8: np.uint8, torch.int16: np.uint16, torch.int32: np.uint32, torch.int64: np.uint64}
 FP8 = {torch.float8_e4m3fn: 448.0, torch.float8_e5m2: 57344.0}  # the largest finite number (OCP)
-_NUMBER = re.compile(r"dense<(.*)>|(.+)", re.S)
 
 
 def dtype(element: str) -> Any:
     """Return the torch type of an element type. Raises NotModelled."""
     if element.startswith("!tt.ptr"):
         return torch.int64
+    element = re.sub(r"^[su](?=i\d)", "", element)  # of descriptors: si8, ui32
     if element not in _DTYPES:
         raise NotModelled(f"the type {element[:40]}")
     return _DTYPES[element]
@@ -54,16 +57,23 @@ def result(op: Op) -> tuple[tuple[int, ...], Any]:
 
 def constant(op: Op) -> Any:
     """Return the value of an arith.constant."""
-    text = str(op).partition("arith.constant")[2].strip()
-    text = re.sub(r"^\{[^}]*\}\s*", "", text)
-    said, _, signature = text.partition(" : ") if " : " in text else (text.split(" loc(")[0].strip(), "", "i1")
-    shape, element = form(signature.split(" loc(")[0].strip())
+    shape, element = form(op.result_types[0]) if op.result_types else ((), "i1")
     kind = dtype(element)
-    found = _NUMBER.fullmatch(said.strip())
-    number = found and (found[1] if found[1] is not None else found[2])
-    if number is None or number.startswith("["):
+    number = _written(op)
+    if number[:1] in ("[", '"', ""):
         raise NotModelled("a constant that lists its elements")
-    return _number(number.strip(), kind).expand(shape)
+    return _number(number, kind).expand(shape)
+
+
+def _written(op: Op) -> str:
+    """Return a constant's value as written, by its tokens: what stands in a string is no part of it."""
+    listed = [t for t in tokens(str(op.parts[0])) if t.kind != "space"]
+    at = next(i for i, t in enumerate(listed) if t.text == op.name) + 1
+    if listed[at].text == "{":
+        at = closing(listed, at) + 1
+    if listed[at].text != "dense":
+        return listed[at].text
+    return "".join(t.text for t in listed[at + 2 : closing(listed, at + 1)])
 
 
 def _number(text: str, kind: Any) -> Any:
@@ -104,6 +114,8 @@ def rounded(value: Any, kind: Any, toward_zero: bool = False) -> Any:
         wide = value.to(torch.float32)
         most = FP8[kind]
         return torch.where(wide.isnan(), wide, wide.clamp(-most, most)).to(kind)
+    if value.dtype == torch.float64 and kind == torch.float16:  # torch goes by way of float32
+        return torch.from_numpy(np.asarray(value.numpy().astype(np.float16)))
     return value.to(torch.float32).to(kind) if value.dtype in FP8 else value.to(kind)
 
 
@@ -126,3 +138,11 @@ def on_bits(what: Callable[..., Any], *given: Any) -> Any:
     if kind not in FP8:
         return what(*given)
     return what(*(g.view(torch.uint8) for g in given)).view(kind)
+
+
+def unwritten(shape: Sequence[int], kind: Any) -> Any:
+    """Return what is in memory that nothing wrote, or is not defined: NaN, or -1."""
+    size = 1 if kind == torch.bool else kind.itemsize
+    if kind == torch.bool:
+        return torch.ones(tuple(shape), dtype=torch.bool)
+    return torch.full((*shape, size), UNWRITTEN, dtype=torch.uint8).view(kind)[..., 0]

@@ -215,9 +215,34 @@ def test_a_loop_without_end_is_given_up_at_the_deadline() -> None:
 
 
 def test_what_is_not_known_is_named() -> None:
-    with pytest.raises(NotModelled, match=r"tt\.elementwise_inline_asm"):
+    with pytest.raises(NotModelled, match="inline assembly"):
         body = '    %x = tt.elementwise_inline_asm "nop;" {constraints = "=r", packed_element = 1 : i32} -> i32'
         run(kernel("%O: !tt.ptr<i32>", body), {"o": torch.zeros(1, dtype=torch.int32)})
+
+
+def test_what_stands_in_a_string_is_no_part_of_a_constant() -> None:
+    out = torch.zeros(1)
+    body = """    %c = arith.constant {x = "} 1.0 : f32 loc("} 2.000000e+00 : f32
+    tt.store %O, %c : !tt.ptr<f32>"""
+    run(kernel("%O: !tt.ptr<f32>", body), {"o": out})
+    assert out.tolist() == [2.0]
+
+
+SUMS = """    %p = tt.get_program_id x : i32
+    %q = tt.addptr %O, WHERE : !tt.ptr<i32>, i32
+    %v = tt.load %q : !tt.ptr<i32>
+    %w = arith.addi %v, %p : i32
+    tt.store %q, %w : !tt.ptr<i32>"""
+
+
+@pytest.mark.parametrize("order", [range, lambda n: reversed(range(n))])
+def test_blocks_may_not_touch_what_another_one_writes(order: Callable[[int], Iterable[int]]) -> None:
+    out = torch.zeros(4, dtype=torch.int32)
+    run(kernel("%O: !tt.ptr<i32>", SUMS.replace("WHERE", "%p")), {"o": out}, blocks=4, order=order)
+    assert out.tolist() == [0, 1, 2, 3]
+    with pytest.raises(KernelFault, match="another block of the same launch"):
+        zero = "    %z = arith.constant 0 : i32\n"
+        run(kernel("%O: !tt.ptr<i32>", zero + SUMS.replace("WHERE", "%z")), {"o": out}, blocks=4, order=order)
 
 
 # whole tensors --------------------------------------------------------------------------------------------------------
@@ -275,24 +300,11 @@ def test_a_block_of_a_descriptor_ends_where_its_tensor_does() -> None:
 # promises to the compiler ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("promise", "start", "broken"),
-    [
-        ("tt.divisibility = dense<4> : tensor<1xi32>", 8, ""),
-        ("tt.divisibility = dense<16> : tensor<1xi32>", 8, "a multiple of 16"),
-        ("tt.contiguity = dense<4> : tensor<1xi32>, tt.divisibility = dense<4> : tensor<1xi32>", 0, ""),
-        ("tt.constancy = dense<2> : tensor<1xi32>", 0, "each run of 2 elements is constant"),
-    ],
-)
-def test_a_promise_to_the_compiler_that_is_not_kept_is_a_fault(promise: str, start: int, broken: str) -> None:
-    adds = f"    %s = tt.splat %n : i32 -> tensor<4xi32>\n    %j = arith.addi %i, %s {{{promise}}} : tensor<4xi32>\n"
-    text = kernel(f"{TWO}, %n: i32", COPY.replace("    %p = tt.splat %P", f"{adds}    %p = tt.splat %P"))
-    buffers = {"x": torch.ones(4), "o": torch.zeros(4)}
-    if not broken:
-        run(text, buffers, start)
-        return
-    with pytest.raises(KernelFault, match=broken):
-        run(text, buffers, start)
+def test_an_argument_that_the_code_takes_for_a_multiple_must_be_one() -> None:
+    text = kernel("%O: !tt.ptr<i32>, %n: i32 {tt.divisibility = 16 : i32}", "")
+    run(text, {"o": torch.zeros(1)}, 32)
+    with pytest.raises(KernelFault, match="an argument that 16 divides"):
+        run(text, {"o": torch.zeros(1)}, 40)
 
 
 def test_what_a_kernel_assumes_must_be_so() -> None:
