@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pgo_agent.sandbox.execution import accesses, control, elementwise, shared_memory, tensors
+from pgo_agent.sandbox.execution import accesses, control, elementwise, shared_memory, tensors, tma
 from pgo_agent.sandbox.execution.descriptors import TensorDescriptor
 from pgo_agent.sandbox.execution.errors import KernelFault, NotModelled
 from pgo_agent.sandbox.execution.launch import End, Run, Step, Values
@@ -22,7 +22,7 @@ from pgo_agent.sandbox.ttgir.tree import Block, Op
 MEMORY = 1 << 30  # bytes of all values of a kernel, at most
 _PROMISED = re.compile(r"(%[\w$.#-]+): [^,{}]*\{[^{}]*tt\.divisibility = (\d+)")
 _ATOMIC = re.compile(r"atomic|tma_reduce|descriptor_reduce")
-_STEPS = control.STEPS | accesses.STEPS | shared_memory.STEPS
+_STEPS = control.STEPS | accesses.STEPS | shared_memory.STEPS | tma.STEPS
 
 
 class Program:
