@@ -30,6 +30,7 @@ class Barrier:
     pending: int
     bytes: int = 0
     phase: int = 0
+    loads: list[Callable[[], None]] = field(default_factory=list)  # that complete bytes here, and are not done yet
 
     def arrive(self, number: int) -> None:
         self.pending -= number
@@ -60,6 +61,46 @@ class Waiting:
     def over(self) -> bool:
         return self.barrier.phase != self.parity
 
+    def fetch(self) -> bool:
+        """Do the loads that it waits for, and no more; return whether it is over."""
+        while not self.over and self.barrier.loads:
+            self.barrier.loads.pop(0)()
+        return self.over
+
+
+@dataclass(eq=False)
+class Dot:
+    """An asynchronous product, which may fly until it is waited for."""
+
+    compute: Callable[[], Any]
+    value: Any = None
+
+    def land(self) -> None:
+        self.value = self.compute()
+
+
+@dataclass(eq=False)
+class Flying:
+    """What one partition of warps began and has not waited for, in order: all of it is done as late as may be."""
+
+    copies: list[Callable[[], None]] = field(default_factory=list)  # of no group yet
+    groups: list[list[Callable[[], None]]] = field(default_factory=list)
+    dots: list[Dot] = field(default_factory=list)
+    stores: list[Callable[[], None]] = field(default_factory=list)  # by TMA
+
+    def wait_copies(self, left: int) -> None:
+        while len(self.groups) > left:
+            for copy in self.groups.pop(0):
+                copy()
+
+    def wait_dots(self, left: int) -> None:
+        while len(self.dots) > left:
+            self.dots.pop(0).land()
+
+    def wait_stores(self, left: int) -> None:
+        while len(self.stores) > left:
+            self.stores.pop(0)()
+
 
 @dataclass
 class Run:
@@ -74,6 +115,7 @@ class Run:
     barriers: dict[int, Barrier] = field(default_factory=dict)  # by where they lie in shared memory
     scratch: int = 1 << 56  # the next address of scratch, which nothing but descriptors lie in
     descriptors: dict[int, Any] = field(default_factory=dict)  # by where a kernel made them
+    flying: Flying = field(default_factory=Flying)  # of the partition that runs
     turns: threading.Condition = field(default_factory=threading.Condition)  # held by the partition that runs
     alive: int = 1  # partitions that have not ended
     waits: list[Waiting] = field(default_factory=list)
@@ -93,23 +135,29 @@ class Run:
 
     def wait(self, wanted: Waiting) -> None:
         """Return when a phase has ended. Raises KernelFault where nobody is left who could end it."""
-        if wanted.over:
+        if wanted.fetch():
             return
+        mine = self.flying
         self.waits.append(wanted)
         try:
-            while not wanted.over:
-                if self.stopped or (len(self.waits) >= self.alive and not any(w.over for w in self.waits)):
+            while not wanted.fetch():
+                if self.stopped or (len(self.waits) >= self.alive and not any(map(_ends, self.waits))):
                     self.stopped = True
                     raise KernelFault("waits at an mbarrier whose phase nobody can end any more")
                 self.tick()
                 self.turns.wait(1.0)
         finally:
             self.waits.remove(wanted)
+            self.flying = mine
 
     def tick(self) -> None:
         """Raise NotModelled when time is up."""
         if time.monotonic() > self.until:
             raise NotModelled("a run that ends in time")
+
+
+def _ends(waiting: Waiting) -> bool:
+    return waiting.over or bool(waiting.barrier.loads)
 
 
 Step = Callable[[Run, Values], End | None]

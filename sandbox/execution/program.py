@@ -12,7 +12,7 @@ from typing import Any
 from pgo_agent.sandbox.execution import accesses, control, elementwise, shared_memory, tensors, tma
 from pgo_agent.sandbox.execution.descriptors import TensorDescriptor
 from pgo_agent.sandbox.execution.errors import KernelFault, NotModelled
-from pgo_agent.sandbox.execution.launch import End, Run, Step, Values
+from pgo_agent.sandbox.execution.launch import Dot, End, Flying, Run, Step, Values
 from pgo_agent.sandbox.execution.memory import Memory
 from pgo_agent.sandbox.execution.values import form
 from pgo_agent.sandbox.ttgir import reader
@@ -21,6 +21,10 @@ from pgo_agent.sandbox.ttgir.tree import Block, Op
 
 MEMORY = 1 << 30  # bytes of all values of a kernel, at most
 _PROMISED = re.compile(r"(%[\w$.#-]+): [^,{}]*\{[^{}]*tt\.divisibility = (\d+)")
+_CARRY = frozenset({  # what may hand on a dot that still flies
+    "scf.for", "scf.if", "scf.while", "scf.yield", "scf.condition", "cf.br", "cf.cond_br", "tt.call", "tt.return",
+    "ttng.warp_group_dot", "ttng.warp_group_dot_wait", "ttg.warp_specialize", "ttg.warp_yield", "ttg.warp_return",
+})  # fmt: skip
 _ATOMIC = re.compile(r"atomic|tma_reduce|descriptor_reduce")
 _STEPS = control.STEPS | accesses.STEPS | shared_memory.STEPS | tma.STEPS
 
@@ -69,9 +73,11 @@ class Program:
         run = Run(memory, grid, until, ops, call)
         for number in order:
             run.barriers.clear()
+            run.flying = Flying()
             memory.begin(number)
             run.place = number % grid[0], number // grid[0] % grid[1], number // (grid[0] * grid[1])
             self._call(run, self.module.kernel, given)
+            run.flying.wait_stores(0)
 
     def _call(self, run: Run, function: Op, given: Sequence[Any]) -> tuple[Any, ...]:
         """Return what a function returns."""
@@ -114,8 +120,11 @@ def _symbol(function: Op) -> str:
 
 def _step(op: Op) -> Step:
     """Return what runs one op."""
-    if op.name in _STEPS:
-        return _STEPS[op.name](op)
+    make = _STEPS.get(op.name) or _computed
+    return make(op) if op.name in _CARRY else _landed(op, make(op))
+
+
+def _computed(op: Op) -> Step:
     make = elementwise.OPS.get(op.name) or tensors.OPS.get(op.name)
     if make is None:
         raise NotModelled(f"the operation {op.name[:60]}")
@@ -132,3 +141,17 @@ def _step(op: Op) -> Step:
         values.update(zip(op.results, apply(*[values[n] for n in names]), strict=True))
 
     return several
+
+
+def _landed(op: Op, inner: Step) -> Step:
+    """Let an op read the values of dots that were waited for. Raises KernelFault for one that still flies."""
+
+    def step(run: Run, values: Values) -> End | None:
+        for name in op.operands:
+            if isinstance(given := values.get(name), Dot):
+                if given.value is None:
+                    raise KernelFault("uses a dot that nothing waited for")
+                values[name] = given.value
+        return inner(run, values)
+
+    return step

@@ -1,7 +1,7 @@
 """Operations of TTGIR on shared memory: buffers, asynchronous copies and dots, mbarriers, and partitions of warps.
 
-A buffer is a tensor whose views share its memory; what nothing wrote there is NaN or -1. Copies and dots are done at
-once, where their text stands: whether what needs them waits for them, simulations of the gate say (`gate/barriers`).
+A buffer is a tensor whose views share its memory; what nothing wrote there is NaN or -1. Copies and dots are done as
+late as may be, when somebody waits for them: what needs them and does not wait finds NaN, or what was there before.
 Partitions run in threads, one at a time, and change over where one waits at an mbarrier. Where all wait, and none of
 them for what has come, the kernel hangs. Layouts say nothing here.
 """
@@ -9,12 +9,13 @@ them for what has come, the kernel hangs. Layouts say nothing here.
 import re
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from pgo_agent.sandbox.execution import tensors
 from pgo_agent.sandbox.execution.errors import KernelFault, NotModelled
-from pgo_agent.sandbox.execution.launch import Barrier, End, Run, Step, Values, Waiting
+from pgo_agent.sandbox.execution.launch import Barrier, Dot, End, Flying, Run, Step, Values, Waiting
 from pgo_agent.sandbox.execution.values import dtype, form, unwritten
 from pgo_agent.sandbox.ttgir.tree import Op
 
@@ -107,7 +108,8 @@ def _copy(op: Op) -> Step:
         mask, other = (values[named[w]] if w in named else None for w in ("mask", "other"))
         into = values[buffer]
         other = torch.zeros((), dtype=torch.float32).to(into.dtype) if other is None else other
-        into.copy_(run.memory.load(values[at], into.dtype, mask, other).reshape(into.shape))
+        copied = run.memory.load(values[at], into.dtype, mask, other).reshape(into.shape)
+        run.flying.copies.append(partial(into.copy_, copied))
         values.update(dict.fromkeys(op.results))
 
     return step
@@ -118,23 +120,62 @@ def _dot(op: Op) -> Step:
     number = op.integer("inputPrecision")
     multiply = tensors.product(_PRECISION[number] if number is not None and number < 3 else "tf32")
 
-    def step(_run: Run, values: Values) -> None:
+    asynchronous = bool(op.integer("isAsync"))
+
+    def step(run: Run, values: Values) -> None:
         added = values[c]
-        if use and not bool(values[use[0]]):
-            added = torch.zeros_like(added)
-        values[op.results[0]] = multiply(values[a], values[b], added)
+        fresh = bool(use) and not bool(values[use[0]])
+        left, right = values[a], values[b]
+
+        def compute() -> Tensor:
+            begun = added.value if isinstance(added, Dot) else added
+            return multiply(left, right, torch.zeros_like(begun) if fresh else begun)
+
+        begun = Dot(compute)
+        run.flying.dots.append(begun)
+        if not asynchronous:
+            run.flying.wait_dots(0)
+        values[op.results[0]] = begun if asynchronous else begun.value
+
+    return step
+
+
+def _await_dots(op: Op) -> Step:
+    left = op.integer("pendings") or 0
+
+    def step(run: Run, values: Values) -> None:
+        run.flying.wait_dots(left)
+        for name, operand in zip(op.results, op.operands, strict=True):
+            given = values[operand]
+            values[name] = given.value if isinstance(given, Dot) and given.value is not None else given
+
+    return step
+
+
+def _commit(op: Op) -> Step:
+    def step(run: Run, values: Values) -> None:
+        run.flying.groups.append(run.flying.copies[:])
+        run.flying.copies.clear()
+        values.update(dict.fromkeys(op.results))
+
+    return step
+
+
+def _await_copies(op: Op) -> Step:
+    left = op.integer("num") or 0
+
+    def step(run: Run, values: Values) -> None:
+        run.flying.wait_copies(left)
+        values.update(dict.fromkeys(op.results))
 
     return step
 
 
 def _passes(op: Op) -> Step:
-    """Give on what is waited for, or a token."""
+    """Layouts say nothing here."""
 
     def step(_run: Run, values: Values) -> None:
-        given = [values.get(n) for n in op.operands]
-        values.update(
-            zip(op.results, given if len(given) >= len(op.results) else [None] * len(op.results), strict=False)
-        )
+        values[op.results[0]] = values[op.operands[0]]
 
     return step
 
@@ -193,11 +234,13 @@ def _specialize(op: Op) -> Step:
         for region in partitions:
             block = region.blocks[0]
             inner.append((block, dict(zip([a.name for a in block.arguments], given, strict=True))))
+        flying = [run.flying, *(Flying() for _ in partitions)]
         ended: list[End | None] = [None] * len(inner)
         raised: list[BaseException] = []
 
         def work(number: int) -> None:
             with run.turns:
+                run.flying = flying[number]
                 try:
                     ended[number] = run.ops(*inner[number])
                 except BaseException as e:
@@ -212,7 +255,9 @@ def _specialize(op: Op) -> Step:
             thread.start()
         for thread in threads:
             thread.join()
-        run.alive = 1
+        run.alive, run.flying = 1, flying[0]
+        for one in flying[1:]:
+            one.wait_stores(0)
         if raised:
             raise raised[0]  # others were stopped by it
         values.update(zip(op.results, ended[0].values if ended[0] else (), strict=True))
@@ -242,10 +287,10 @@ STEPS: dict[str, Callable[[Op], Step]] = {
     "ttg.local_store": _store,
     "ttg.async_copy_global_to_local": _copy,
     "ttg.convert_layout": _passes,
-    "ttg.async_commit_group": _passes,
-    "ttg.async_wait": _passes,
+    "ttg.async_commit_group": _commit,
+    "ttg.async_wait": _await_copies,
     "ttng.warp_group_dot": _dot,
-    "ttng.warp_group_dot_wait": _passes,
+    "ttng.warp_group_dot_wait": _await_dots,
     "ttng.init_barrier": _init,
     "ttng.barrier_expect": _expect,
     "ttng.arrive_barrier": _arrive,

@@ -1,6 +1,7 @@
 """Operations of TTGIR with TMA: copies between tensors and shared memory, reductions, descriptors that kernels make.
 
-A copy is done at once, and completes its bytes at its mbarrier. Gathers and scatters are not modelled.
+A load is done when somebody waits at its mbarrier, and completes its bytes there; a store, when it is waited for, or at
+the end. Gathers and scatters are not modelled.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,8 +27,14 @@ def _tma_load(op: Op) -> Step:
         into = values[buffer]
         at, inside = _reach(values[described], [values[c] for c in corner], into)
         other = values[described].other(into.dtype)
-        into.copy_(run.memory.load(at, into.dtype, inside, other).reshape(into.shape))
-        run.barrier(values[barrier]).complete(into.numel() * into.element_size())
+        loaded = run.memory.load(at, into.dtype, inside, other).reshape(into.shape)
+        signalled = run.barrier(values[barrier])
+
+        def load() -> None:
+            into.copy_(loaded)
+            signalled.complete(into.numel() * into.element_size())
+
+        signalled.loads.append(load)
         run.changed()
 
     return step
@@ -38,7 +45,8 @@ def _tma_store(op: Op) -> Step:
 
     def step(run: Run, values: Values) -> None:
         at, inside = _reach(values[described], [values[c] for c in corner], values[buffer])
-        run.memory.store(at, values[buffer].reshape(at.shape).contiguous(), inside)
+        buffered = values[buffer]
+        run.flying.stores.append(lambda: run.memory.store(at, buffered.reshape(at.shape).contiguous(), inside))
 
     return step
 
@@ -51,8 +59,13 @@ def _tma_reduce(op: Op) -> Step:
 
     def step(run: Run, values: Values) -> None:
         at, inside = _reach(values[described], [values[c] for c in corner], values[buffer])
-        given = values[buffer].reshape(at.shape).contiguous()
-        run.memory.change(at, inside, given.dtype, [given], compute)
+        buffered = values[buffer]
+
+        def change() -> None:
+            given = buffered.reshape(at.shape).contiguous()
+            run.memory.change(at, inside, given.dtype, [given], compute)
+
+        run.flying.stores.append(change)
 
     return step
 
@@ -94,6 +107,11 @@ def _reach(described: Any, corner: Sequence[Tensor], buffer: Tensor) -> tuple[Te
     return at, inside.expand(at.shape)
 
 
+def _await_stores(op: Op) -> Step:
+    left = op.integer("pendings") or 0
+    return lambda run, _values: run.flying.wait_stores(left)
+
+
 def _nothing(_op: Op) -> Step:
     return lambda _run, _values: None
 
@@ -106,5 +124,5 @@ STEPS: dict[str, Callable[[Op], Step]] = {
     "ttng.tensormap_create": _tensormap,
     "ttng.reinterpret_tensor_descriptor": _described,
     "ttng.tensormap_fenceproxy_acquire": _nothing,
-    "ttng.async_tma_store_wait": _nothing,
+    "ttng.async_tma_store_wait": _await_stores,
 }

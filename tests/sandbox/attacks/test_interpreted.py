@@ -58,7 +58,7 @@ def worker() -> CpuWorker:
     if not box.choose().isolates:
         pytest.skip("no sandbox works here")
     made = CpuWorker(lambda stage, seconds: None)
-    made.open(Open(str(ADD), box.choose().python, contract="", sandbox="auto", device="h200", forks=None))
+    made.open(Open(str(ADD), box.choose().python, contract="", sandbox="auto", device="h200", forks=()))
     made.stress.begin()  # the shipped kernel is not what this is about
     return made
 

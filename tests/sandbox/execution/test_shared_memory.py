@@ -141,3 +141,57 @@ def test_a_tma_load_ends_the_phase_that_expects_its_bytes() -> None:
     assert_close(out, torch.tensor([2.0, 3.0, 0.0, 0.0]))
     with pytest.raises(KernelFault, match="nobody can end"):
         run(body.replace("%bar, 16, %true", "%bar, 32, %true"), x, out)
+
+
+def test_a_copy_that_nothing_waits_for_does_not_come() -> None:
+    copied = (
+        place("%b", "%one")
+        + """    %c = ttg.async_copy_global_to_local %q, %b : tensor<4x!tt.ptr<f32>, #blocked> -> <4xf32, #shared>
+    %g = ttg.async_commit_group tokens %c
+    %w = ttg.async_wait %g {num = PENDING : i32}
+"""
+        + LOADED
+    )
+    x, out = torch.ones(4), torch.zeros(4)
+    run(copied.replace("PENDING", "0"), x, out)
+    assert_close(out, x)
+    run(copied.replace("PENDING", "1"), x, out)
+    assert bool(out.isnan().all())
+
+
+A, B = (f"!ttg.memdesc<{n}x16xf16, #shared, #smem, mutable>" for n in (64, 16))
+ACC, ROWS = "tensor<64x16xf32, #mma>", "tensor<64xf32, #ttg.slice<{dim = 1, parent = #mma}>>"
+LARGEST = """({
+    ^bb0(%a: f32, %b: f32):
+      %m = arith.maxnumf %a, %b : f32
+      tt.reduce.return %m : f32
+    })"""
+DOT = f"""    %h = arith.constant dense<1.000000e+00> : tensor<64x16xf16, #blocked>
+    %k = arith.constant dense<2.000000e+00> : tensor<16x16xf16, #blocked>
+    %acc = arith.constant dense<0.000000e+00> : {ACC}
+    %sa = ttg.local_alloc %h : (tensor<64x16xf16, #blocked>) -> {A}
+    %sb = ttg.local_alloc %k : (tensor<16x16xf16, #blocked>) -> {B}
+    %d = ttng.warp_group_dot %sa, %sb, %acc {{inputPrecision = 0 : i32, isAsync = true}} : {A} * {B} -> {ACC}
+    OVERWRITES
+    %e = ttng.warp_group_dot_wait %d {{pendings = PENDING : i32}} : {ACC}
+    %f = arith.addf %e, %e : {ACC}
+    %rows = "tt.reduce"(%f) <{{axis = 1 : i32}}> {LARGEST} : ({ACC}) -> {ROWS}
+    %s = "tt.reduce"(%rows) <{{axis = 0 : i32}}> {LARGEST} : ({ROWS}) -> f32
+    tt.store %O, %s : !tt.ptr<f32>
+"""
+OVERWRITTEN = f"ttg.local_store %h, %sa : tensor<64x16xf16, #blocked> -> {A}"
+
+
+def test_a_dot_has_its_value_once_it_is_waited_for_and_reads_its_operands_until_then() -> None:
+    out = torch.zeros(1)
+    text = DOT.replace("PENDING", "0")
+    run(text.replace("OVERWRITES", ""), torch.ones(1), out)
+    assert float(out) == 64.0
+    doubled = "%h2 = arith.addf %h, %h : tensor<64x16xf16, #blocked>\n    " + OVERWRITTEN.replace("%h,", "%h2,")
+    run(text.replace("OVERWRITES", doubled), torch.ones(1), out)
+    assert float(out) == 128.0
+
+
+def test_a_dot_that_nothing_waited_for_may_not_be_used() -> None:
+    with pytest.raises(KernelFault, match="a dot that nothing waited for"):
+        run(DOT.replace("OVERWRITES", "").replace("PENDING", "1"), torch.ones(1), torch.zeros(1))

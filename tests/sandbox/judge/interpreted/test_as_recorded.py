@@ -42,15 +42,29 @@ def test_a_launcher_that_is_right_in_the_interpreters_process_alone_is_wrong(add
     assert found.verdict == Verdict.WRONG and "as recorded for a GPU" in found.reason, found.reason
 
 
-def test_what_is_right_only_where_blocks_run_in_order_is_wrong_and_the_order_is_named(addition: GpuJudge) -> None:
+STORE = f"    tl.store(z_ptr + at, {ADDS}, mask=inside)"
+SMALLER = '{"BLOCK": 1024}', '{"BLOCK": 64}'
+
+
+def test_a_block_that_reads_what_another_one_writes_is_wrong_in_any_order(addition: GpuJudge) -> None:
     asks = (
         "    before = tl.load(z_ptr + at - BLOCK, mask=inside & (at >= BLOCK), other=1.0)\n"
         f"    tl.store(z_ptr + at, tl.where(before == 12345.0, 7.0, {ADDS}), mask=inside)"
     )
+    found = foreign(addition, (STORE, asks), ("torch.empty_like(x)", "torch.full_like(x, 12345.0)"), SMALLER)
+    assert found.verdict == Verdict.WRONG and "another block of the same launch" in found.reason, found.reason
+
+
+def test_what_is_right_only_where_blocks_run_in_order_is_wrong_and_the_order_is_named(addition: GpuJudge) -> None:
+    takes_turns = (
+        "    mine = tl.atomic_add(c_ptr, 1) == tl.program_id(0)\n"
+        f"    tl.store(z_ptr + at, tl.where(mine, {ADDS}, 7.0), mask=inside)"
+    )
     found = foreign(
         addition,
-        (f"    tl.store(z_ptr + at, {ADDS}, mask=inside)", asks),
-        ("torch.empty_like(x)", "torch.full_like(x, 12345.0)"),
-        ('{"BLOCK": 1024}', '{"BLOCK": 64}'),
+        (STORE, takes_turns),
+        ("z_ptr, n,", "z_ptr, c_ptr, n,"),
+        ("z, x.numel())", "z, torch.zeros(1, dtype=torch.int32, device=x.device), x.numel())"),
+        SMALLER,
     )
     assert found.verdict == Verdict.WRONG and "from first to last, and not in any order" in found.reason, found.reason
