@@ -55,9 +55,18 @@ class Program:
         return [a.type for a in self.module.kernel.defined]
 
     def run(
-        self, memory: Memory, grid: tuple[int, int, int], given: Sequence[Any], order: Iterable[int], until: float
+        self,
+        memory: Memory,
+        grid: tuple[int, int, int],
+        given: Sequence[Any],
+        order: Iterable[int],
+        until: float,
+        early: bool = False,
     ) -> None:
-        """Run blocks by their linear numbers. Raises KernelFault and NotModelled, at `until` (time.monotonic) too."""
+        """Run blocks by their linear numbers. `early`: copies are done as soon as may be, and not as late.
+
+        Raises KernelFault and NotModelled, at `until` (time.monotonic) too.
+        """
 
         def ops(block: Block, values: Values) -> End | None:
             return self._run_ops(run, block, values)
@@ -70,7 +79,7 @@ class Program:
             if by > 1 and not isinstance(value, TensorDescriptor) and int(value) % by:
                 raise KernelFault(f"is compiled for an argument that {by} divides, and it does not")
         memory.launch(self._alone)
-        run = Run(memory, grid, until, ops, call)
+        run = Run(memory, grid, until, ops, call, early=early)
         for number in order:
             run.barriers.clear()
             run.flying = Flying()

@@ -1,7 +1,8 @@
 """Operations of TTGIR on shared memory: buffers, asynchronous copies and dots, mbarriers, and partitions of warps.
 
 A buffer is a tensor whose views share its memory; what nothing wrote there is NaN or -1. Copies and dots are done as
-late as may be, when somebody waits for them: what needs them and does not wait finds NaN, or what was there before.
+late as may be, when somebody waits for them: what needs them and does not wait finds NaN, or what was there before. In
+an early run copies are done at once, and partitions run ahead: what is overwritten too early is gone for a dot.
 Partitions run in threads, one at a time, and change over where one waits at an mbarrier. Where all wait, and none of
 them for what has come, the kernel hangs. Layouts say nothing here.
 """
@@ -109,7 +110,8 @@ def _copy(op: Op) -> Step:
         into = values[buffer]
         other = torch.zeros((), dtype=torch.float32).to(into.dtype) if other is None else other
         copied = run.memory.load(values[at], into.dtype, mask, other).reshape(into.shape)
-        run.flying.copies.append(partial(into.copy_, copied))
+        copy = partial(into.copy_, copied)
+        copy() if run.early else run.flying.copies.append(copy)
         values.update(dict.fromkeys(op.results))
 
     return step
@@ -210,6 +212,7 @@ def _arrive(op: Op) -> Step:
         if len(op.operands) < 2 or bool(values[op.operands[-1]]):
             run.barrier(values[op.operands[0]]).arrive(number)
             run.changed()
+            run.pass_turn()
 
     return step
 

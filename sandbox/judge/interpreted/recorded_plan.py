@@ -38,6 +38,7 @@ class RecordedPlan(Replay):
     ) -> None:
         """`programs`: kernels by their keys. `until` (time.monotonic): then a run ends with NotModelled."""
         self.programs, self.order, self.until = programs, order, until
+        self.early = False  # whether copies are done as soon as may be, and not as late
         super().__init__(Bundle("", _NONE, _NONE, _NONE), plan, inputs, torch.device("cpu"), changed)
         kept = [i for i in self._given if self._at[i] is self._given[i]]
         self._given_bytes = {i: self._given[i][0].part(self._given[i][1]).clone() for i in kept}
@@ -59,7 +60,7 @@ class RecordedPlan(Replay):
         given = list(_flat(step.signature, step.args))
         values = [v for kind, a in given if kind != "constexpr" for v in self._values(kind, a)]
         values = [_typed(v, t) for v, t in zip(values, program.parameters, strict=True)]
-        program.run(self._memory(), step.grid, values, self.order(number), self.until)
+        program.run(self._memory(), step.grid, values, self.order(number), self.until, self.early)
 
     def _values(self, kind: str, a: Any) -> Iterator[Any]:
         if isinstance(a, Descriptor):

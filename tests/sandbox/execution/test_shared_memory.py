@@ -25,7 +25,7 @@ BEGIN = f"""    %zero = arith.constant 0 : i32
 """
 
 
-def run(body: str, x: Any, out: Any, seconds: float = 60.0) -> None:
+def run(body: str, x: Any, out: Any, seconds: float = 60.0, early: bool = False) -> None:
     text = f"""module attributes {{"ttg.num-warps" = 4 : i32}} {{
   tt.func public @k(%P: !tt.ptr<f32>, %O: !tt.ptr<f32>) attributes {{noinline = false}} {{
 {BEGIN}{body}    tt.return
@@ -34,7 +34,7 @@ def run(body: str, x: Any, out: Any, seconds: float = 60.0) -> None:
 """
     held = [(1 << 20, x.view(-1).view(torch.uint8), "x"), (2 << 20, out.view(-1).view(torch.uint8), "out")]
     given = [torch.tensor(1 << 20), torch.tensor(2 << 20)]
-    Program(text).run(Memory(held), (1, 1, 1), given, [0], time.monotonic() + seconds)
+    Program(text).run(Memory(held), (1, 1, 1), given, [0], time.monotonic() + seconds, early)
 
 
 def place(name: str, index: str) -> str:
@@ -195,3 +195,36 @@ def test_a_dot_has_its_value_once_it_is_waited_for_and_reads_its_operands_until_
 def test_a_dot_that_nothing_waited_for_may_not_be_used() -> None:
     with pytest.raises(KernelFault, match="a dot that nothing waited for"):
         run(DOT.replace("OVERWRITES", "").replace("PENDING", "1"), torch.ones(1), torch.zeros(1))
+
+
+FREES = DOT.replace("    %d = ", f"""    %bar = ttg.local_alloc : () -> {BARRIER}
+    ttng.init_barrier %bar, 1 : {BARRIER}
+    ttg.warp_specialize(%sa, %h, %bar) attributes {{requestedRegisters = array<i32: 24>}}
+    default {{
+      %t = arith.constant true
+      %d = """).replace("    OVERWRITES\n", f"    ttng.arrive_barrier %bar, 1, %t : {BARRIER}\n").replace(
+    "    tt.store %O, %s : !tt.ptr<f32>\n", f"""    tt.store %O, %s : !tt.ptr<f32>
+      ttg.warp_yield
+    }}
+    partition0(%b0: {A}, %b1: tensor<64x16xf16, #blocked>, %b2: {BARRIER}) num_warps(4) {{
+      %z = arith.constant 0 : i32
+      %t2 = arith.constant true
+      ttng.wait_barrier %b2, %z, %t2 : {BARRIER}
+      %h2 = arith.addf %b1, %b1 : tensor<64x16xf16, #blocked>
+      ttg.local_store %h2, %b0 : tensor<64x16xf16, #blocked> -> {A}
+      ttg.warp_return
+    }} : ({A}, tensor<64x16xf16, #blocked>, {BARRIER}) -> ()
+"""
+)  # fmt: skip
+
+
+def test_a_buffer_that_is_given_back_before_its_dot_is_waited_for_shows_in_an_early_run() -> None:
+    out = torch.zeros(1)
+    text = FREES.replace("PENDING", "0")
+    run(text, torch.ones(1), out, early=True)
+    assert float(out) == 128.0  # the other partition has doubled an operand meanwhile
+    arrives = f"    ttng.arrive_barrier %bar, 1, %t : {BARRIER}\n"
+    right = text.replace(arrives, "").replace("    %f = arith.addf", f"{arrives}    %f = arith.addf")
+    for early in (False, True):
+        run(right, torch.ones(1), out, early=early)
+        assert float(out) == 64.0
