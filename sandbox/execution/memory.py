@@ -64,7 +64,7 @@ class Memory:
             given = bits if lanes is None else bits[lanes]
             cells[index] = given
             if index.numel() > 1 and not torch.equal(cells.index_select(0, index), given):
-                raise KernelFault("two lanes of a store write different values to one place")
+                raise KernelFault("writes different values to one place, by two lanes of one store")
 
     def change(
         self,

@@ -113,7 +113,7 @@ def _histogram(op: Op) -> Apply:
     def apply(x: Tensor, mask: Tensor | None = None) -> Tensor:
         used = x if mask is None else x[mask]
         if used.numel() and (int(used.min()) < 0 or int(used.max()) >= shape[0]):
-            raise KernelFault(f"a histogram of {shape[0]} bins counts a number outside of them")
+            raise KernelFault(f"counts a number outside of the {shape[0]} bins of a histogram")
         return torch.bincount(used.reshape(-1).to(torch.int64), minlength=shape[0]).to(kind)
 
     return apply
