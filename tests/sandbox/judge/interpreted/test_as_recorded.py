@@ -68,3 +68,31 @@ def test_what_is_right_only_where_blocks_run_in_order_is_wrong_and_the_order_is_
         SMALLER,
     )
     assert found.verdict == Verdict.WRONG and "from first to last, and not in any order" in found.reason, found.reason
+
+
+INTERPRETED = "'Interpreted' in type(_add.fn).__name__"
+
+
+def test_a_launcher_that_changes_its_input_outside_of_the_interpreter_is_wrong(addition: GpuJudge) -> None:
+    found = foreign(addition, (LAUNCH, f"{LAUNCH}    if not {INTERPRETED}:\n        x.zero_()\n"))
+    assert found.verdict == Verdict.WRONG and "writes into its input x" in found.reason, found.reason
+
+
+def test_a_plan_that_launches_nothing_is_no_evidence_for_a_kernel(addition: GpuJudge) -> None:
+    found = foreign(addition, (LAUNCH, f"    if not {INTERPRETED}:\n        return x + y\n{LAUNCH}"))
+    assert found.verdict == Verdict.BUILT and "launches no kernel" in found.reason, found.reason
+
+
+def test_a_kernel_that_trusts_what_its_last_call_left_is_wrong(addition: GpuJudge) -> None:
+    marks = (
+        "    done = LIES and tl.load(m_ptr + tl.program_id(0)) == 77.0\n"
+        f"    tl.store(z_ptr + at, {ADDS}, mask=inside & (not done))\n"
+        "    tl.store(m_ptr + tl.program_id(0), 77.0)"
+    )
+    found = foreign(
+        addition,
+        (STORE, marks),
+        ("z_ptr, n, BLOCK: tl.constexpr", "z_ptr, m_ptr, n, LIES: tl.constexpr, BLOCK: tl.constexpr"),
+        ("z, x.numel())", f"z, torch.empty(1000, device=x.device), x.numel(), not {INTERPRETED})"),
+    )
+    assert found.verdict == Verdict.WRONG and "as recorded for a GPU" in found.reason, found.reason
