@@ -2,5 +2,5 @@
 
 `program.py` reads a text and runs its blocks; `memory.py` has what they may access. Nothing of a text is executed as
 code. Layouts are read over, and TTIR runs as well. An operation that is not known is said (`NotModelled`), and so is
-what a kernel does wrong (`KernelFault`). Whether threads wait for one another as they must is no question here.
+what a kernel does wrong (`KernelFault`). Threads of a partition of warps move together.
 """

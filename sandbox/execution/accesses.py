@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from pgo_agent.sandbox.execution import descriptors
 from pgo_agent.sandbox.execution.errors import KernelFault, NotModelled
-from pgo_agent.sandbox.execution.launch import Run, Step, Values
+from pgo_agent.sandbox.execution.launch import Run, Step, Values, nothing
 from pgo_agent.sandbox.execution.values import dtype, form, signed, unsigned
 from pgo_agent.sandbox.ttgir.tokens import tokens
 from pgo_agent.sandbox.ttgir.tree import Op
@@ -133,10 +133,6 @@ _PTX: dict[str, Callable[..., Any]] = {
 }
 
 
-def _nothing(_op: Op) -> Step:
-    return lambda _run, _values: None
-
-
 STEPS: dict[str, Callable[[Op], Step]] = {
     "tt.get_program_id": _program_id,
     "tt.get_num_programs": _program_id,
@@ -147,5 +143,5 @@ STEPS: dict[str, Callable[[Op], Step]] = {
     "llvm.intr.assume": _assume,
     "tt.elementwise_inline_asm": _assembly,
     **dict.fromkeys(_DESCRIBED, _descriptor),
-    **dict.fromkeys(_NOTHING, _nothing),
+    **dict.fromkeys(_NOTHING, nothing),
 }

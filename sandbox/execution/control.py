@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from pgo_agent.sandbox.execution import tensors
 from pgo_agent.sandbox.execution.errors import NotModelled
-from pgo_agent.sandbox.execution.launch import End, Run, Step, Values
+from pgo_agent.sandbox.execution.launch import End, Run, Step, Values, symbol
 from pgo_agent.sandbox.execution.values import on_bits, unsigned
 from pgo_agent.sandbox.ttgir.tokens import tokens
 from pgo_agent.sandbox.ttgir.tree import Op
@@ -50,7 +50,6 @@ def _for(op: Op) -> Step:
         at = [values[n] for n in initial]
         bounds = [int(unsigned(values[n])) if without_sign else int(values[n]) for n in (low, high, by)]
         for i in range(*bounds):
-            run.tick()
             values[counter.name] = torch.tensor(i, dtype=values[low].dtype)
             values.update((a.name, v) for a, v in zip(carried, at, strict=True))
             end = run.ops(body, values)
@@ -88,7 +87,6 @@ def _while(op: Op) -> Step:
     def step(run: Run, values: Values) -> None:
         at = [values[n] for n in op.operands]
         while True:
-            run.tick()
             values.update((a.name, v) for a, v in zip(carried, at, strict=True))
             end = run.ops(before, values)
             if end is None or not end.more:
@@ -102,10 +100,10 @@ def _while(op: Op) -> Step:
 
 
 def _calls(op: Op) -> Step:
-    symbol = next((w for w in op.words if w.startswith("@")), "").strip('@"')
+    name = symbol(op)
 
     def step(run: Run, values: Values) -> None:
-        values.update(zip(op.results, run.call(symbol, [values[n] for n in op.operands]), strict=True))
+        values.update(zip(op.results, run.call(name, [values[n] for n in op.operands]), strict=True))
 
     return step
 
@@ -152,8 +150,9 @@ def _mapped(op: Op) -> Step:
 
 
 _RETURNS = ("tt.return", "scf.yield", "tt.reduce.return", "tt.scan.return", "tt.map_elementwise.return")
+_YIELDS = ("ttg.warp_yield", "ttg.warp_return")
 STEPS: dict[str, Callable[[Op], Step]] = {
-    **dict.fromkeys(_RETURNS, _returns),
+    **dict.fromkeys((*_RETURNS, *_YIELDS), _returns),
     "cf.br": _branches,
     "cf.cond_br": _branches,
     "scf.condition": _condition,

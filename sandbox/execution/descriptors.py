@@ -14,8 +14,6 @@ from pgo_agent.sandbox.execution.values import dtype, form, result, rounded
 from pgo_agent.sandbox.ttgir.tree import Op
 
 Tensor = Any  # a torch tensor
-
-
 PADDING_NAN = 2  # Triton's PaddingOption
 
 
@@ -68,15 +66,15 @@ def store(op: Op, memory: Memory, values: Sequence[Any]) -> None:
     if op.name == "tt.descriptor_store":
         memory.store(at, value.reshape(block), inside.expand(at.shape))
         return
-    compute = REDUCED.get(op.words[0] if op.words else "")
-    if compute is None or without_sign(op):
+    memory.change(at, inside.expand(at.shape), kind, [value.reshape(block)], reduction(op))
+
+
+def reduction(op: Op) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return what a reduction computes. Raises NotModelled for an unknown one, and for integers that have no sign."""
+    compute = _REDUCED.get(op.words[0] if op.words else "")
+    if compute is None or (op.words[0] in ("min", "max") and "ui" in op.operand_types[0]):
         raise NotModelled("this reduction by a descriptor")
-    memory.change(at, inside.expand(at.shape), kind, [value.reshape(block)], compute)
-
-
-def without_sign(op: Op) -> bool:
-    """Return whether a reduction compares integers that have no sign."""
-    return op.words[:1] in (("min",), ("max",)) and "ui" in op.operand_types[0]
+    return compute
 
 
 def _parted(values: Sequence[Any]) -> tuple[TensorDescriptor, Tensor, list[int]]:
@@ -86,7 +84,7 @@ def _parted(values: Sequence[Any]) -> tuple[TensorDescriptor, Tensor, list[int]]
     return described, tensors[0], [int(v) for v in rest if not v.dim()]
 
 
-REDUCED: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+_REDUCED: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "add": torch.add, "min": torch.minimum, "max": torch.maximum, "and": torch.bitwise_and, "or": torch.bitwise_or,
     "xor": torch.bitwise_xor,
 }  # fmt: skip

@@ -1,7 +1,7 @@
 """Operations of TTGIR that compute each element by itself: arith, math, and those of tt.
 
-Floats are computed in their own type; bf16 and fp16 by way of float32, and rounded once, as torch does. `EXACT` are
-rounded as compiled code rounds them; other functions differ from the GPU's in their last bits.
+Floats are computed in their own type; bf16 and fp16 by way of float32, and rounded once, as torch does. Functions
+such as exp differ from the GPU's in their last bits.
 """
 
 import math
@@ -113,24 +113,11 @@ def _signed_shift(a: Tensor, b: Tensor) -> Tensor:
     return (a.to(torch.int64) >> by).to(a.dtype)
 
 
-def _logical(of_bool: Apply, of_integer: Apply) -> Apply:
-    return lambda a, b: of_bool(a, b) if a.dtype == torch.bool else of_integer(a, b)
-
-
 def _wrapping(compute: Apply) -> Apply:
     """i1 is a number of one bit."""
     return lambda a, b: (
         (compute(a.to(torch.int8), b.to(torch.int8)) & 1).bool() if a.dtype == torch.bool else compute(a, b)
     )
-
-
-def _larger(a: Tensor, b: Tensor) -> Tensor:
-    """A number wins over NaN."""
-    return torch.fmax(a, b)
-
-
-def _smaller(a: Tensor, b: Tensor) -> Tensor:
-    return torch.fmin(a, b)
 
 
 def _wide(compute: Apply) -> Apply:
@@ -296,8 +283,8 @@ OPS: dict[str, Callable[[Op], Apply]] = {
     "arith.negf": _fixed(_wide(torch.neg)),
     "arith.maximumf": _fixed(_wide(torch.maximum)),
     "arith.minimumf": _fixed(_wide(torch.minimum)),
-    "arith.maxnumf": _fixed(_wide(_larger)),
-    "arith.minnumf": _fixed(_wide(_smaller)),
+    "arith.maxnumf": _fixed(_wide(torch.fmax)),
+    "arith.minnumf": _fixed(_wide(torch.fmin)),
     "tt.clampf": _clamp,
     "tt.mulhiui": _fixed(_of_unsigned(_high)),
     "tt.precise_sqrt": _in_float(torch.sqrt),

@@ -8,7 +8,7 @@ from typing import Any
 
 from pgo_agent.sandbox.execution.errors import KernelFault, NotModelled
 from pgo_agent.sandbox.execution.memory import Memory
-from pgo_agent.sandbox.ttgir.tree import Block
+from pgo_agent.sandbox.ttgir.tree import Block, Op
 
 Values = dict[str, Any]  # name in the text -> a tensor or a descriptor
 
@@ -178,3 +178,13 @@ def _ends(waiting: Waiting) -> bool:
 
 
 Step = Callable[[Run, Values], End | None]
+
+
+def nothing(_op: Op) -> Step:
+    """Run an op that changes no value."""
+    return lambda _run, _values: None
+
+
+def symbol(op: Op) -> str:
+    """Return the name of a function, where it is defined or called."""
+    return next((w for w in op.words if w.startswith("@")), "").strip('@"')

@@ -44,7 +44,7 @@ class Memory:
         """Return what lies at addresses, and `other` where the mask is not set."""
         size = 1 if kind == torch.bool else kind.itemsize
         at, mask, other = _together(at, mask, other)
-        found = _as_bits(unwritten(at.shape, kind)).clone()
+        found = _as_bits(unwritten(at.shape, kind))
         if other is not None:
             found.copy_(_as_bits(other))
         flat = found.view(-1)
@@ -128,9 +128,10 @@ class Memory:
         if not self._followed:
             return
         index, mine = used - self._starts[place], self._block
-        size = self._bytes[place].numel()
-        writers = self._writers.setdefault(place, torch.zeros(size, dtype=torch.int32))
-        readers = self._readers.setdefault(place, torch.zeros(size, dtype=torch.int32))
+        for of in (self._writers, self._readers):
+            if place not in of:
+                of[place] = torch.zeros(self._bytes[place].numel(), dtype=torch.int32)
+        writers, readers = self._writers[place], self._readers[place]
         wrote = writers[index]
         if verb == "reads":
             if bool(((wrote != 0) & (wrote != mine)).any()):

@@ -12,7 +12,7 @@ from typing import Any
 from pgo_agent.sandbox.execution import accesses, control, elementwise, shared_memory, tensors, tma
 from pgo_agent.sandbox.execution.descriptors import TensorDescriptor
 from pgo_agent.sandbox.execution.errors import KernelFault, NotModelled
-from pgo_agent.sandbox.execution.launch import Dot, End, Flying, Run, Step, Values
+from pgo_agent.sandbox.execution.launch import Dot, End, Flying, Run, Step, Values, symbol
 from pgo_agent.sandbox.execution.memory import Memory
 from pgo_agent.sandbox.execution.values import form
 from pgo_agent.sandbox.ttgir import reader
@@ -37,14 +37,15 @@ class Program:
             self.module = reader.parse(text)
         except Unreadable as e:
             raise NotModelled(f"this text ({e})") from e
-        self.functions = {_symbol(f): f for f in self.module.functions}
+        self.functions = {symbol(f): f for f in self.module.functions}
         self._prepared: dict[int, list[Step]] = {}
         # No block can wait for another one, and none adds to what others add to.
         self._alone = not any(_ATOMIC.search(op.name) for op in self.module.walk())
         head = self.module.kernel.parts[0]
         self._promised = {n: int(by) for n, by in _PROMISED.findall(head if isinstance(head, str) else "")}
-        named = [[_label(b) for r in f.regions for b in r.blocks] for f in self.module.functions]
-        if any(len(set(labels)) < len(labels) for labels in named):
+        blocks = {name: [b for r in f.regions for b in r.blocks] for name, f in self.functions.items()}
+        self._labels = {name: {_label(b): b for b in listed} for name, listed in blocks.items()}
+        if any(len(self._labels[name]) < len(listed) for name, listed in blocks.items()):
             raise NotModelled("this text (two blocks of one name)")
         if sum(_bytes(op) for op in self.module.walk()) > MEMORY:
             raise NotModelled("more memory than a kernel may take here")
@@ -71,8 +72,8 @@ class Program:
         def ops(block: Block, values: Values) -> End | None:
             return self._run_ops(run, block, values)
 
-        def call(symbol: str, passed: Sequence[Any]) -> tuple[Any, ...]:
-            return self._call(run, self.functions[symbol], passed)
+        def call(name: str, passed: Sequence[Any]) -> tuple[Any, ...]:
+            return self._call(run, self.functions[name], passed)
 
         for parameter, value in zip(self.module.kernel.defined, given, strict=True):
             by = self._promised.get(parameter.name, 1)
@@ -90,12 +91,10 @@ class Program:
 
     def _call(self, run: Run, function: Op, given: Sequence[Any]) -> tuple[Any, ...]:
         """Return what a function returns."""
-        blocks = function.regions[0].blocks
-        labels = {_label(b): b for b in blocks}
+        labels = self._labels[symbol(function)]
         values: Values = {a.name: v for a, v in zip(function.defined, given, strict=True)}
-        block: Block = blocks[0]
+        block: Block = function.regions[0].blocks[0]
         while True:
-            run.tick()
             end = self._run_ops(run, block, values)
             if end is None or not end.to:
                 return end.values if end else ()
@@ -121,10 +120,6 @@ def _label(block: Block) -> str:
 def _bytes(op: Op) -> int:
     """Return the bytes of an op's results, as far as they are tensors."""
     return sum(math.prod(form(text)[0]) * 8 for text in op.result_types if text.startswith("tensor<"))
-
-
-def _symbol(function: Op) -> str:
-    return next((w for w in function.words if w.startswith("@")), "").strip('@"')
 
 
 def _step(op: Op) -> Step:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from pgo_agent.sandbox.execution import tensors
 from pgo_agent.sandbox.execution.errors import KernelFault, NotModelled
-from pgo_agent.sandbox.execution.launch import Barrier, Dot, End, Flying, Run, Step, Values, Waiting
+from pgo_agent.sandbox.execution.launch import Barrier, Dot, End, Flying, Run, Step, Values, Waiting, nothing
 from pgo_agent.sandbox.execution.values import dtype, form, unwritten
 from pgo_agent.sandbox.ttgir.tree import Op
 
@@ -121,7 +121,6 @@ def _dot(op: Op) -> Step:
     a, b, c, *use = op.operands
     number = op.integer("inputPrecision")
     multiply = tensors.product(_PRECISION[number] if number is not None and number < 3 else "tf32")
-
     asynchronous = bool(op.integer("isAsync"))
 
     def step(run: Run, values: Values) -> None:
@@ -194,27 +193,22 @@ def _init(op: Op) -> Step:
     return step
 
 
-def _expect(op: Op) -> Step:
-    number = int(op.words[-1])
+def _counts(count: Callable[[Barrier, int], None]) -> Callable[[Op], Step]:
+    """Return what arrives at a barrier: with a number, where its predicate is set."""
 
-    def step(run: Run, values: Values) -> None:
-        if len(op.operands) < 2 or bool(values[op.operands[-1]]):
-            run.barrier(values[op.operands[0]]).expect(number)
-            run.changed()
+    def make(op: Op) -> Step:
+        number = int(op.words[-1])
 
-    return step
+        def step(run: Run, values: Values) -> None:
+            if len(op.operands) < 2 or bool(values[op.operands[-1]]):
+                count(run.barrier(values[op.operands[0]]), number)
+                run.changed()
+                if count is Barrier.arrive:
+                    run.pass_turn()
 
+        return step
 
-def _arrive(op: Op) -> Step:
-    number = int(op.words[-1])
-
-    def step(run: Run, values: Values) -> None:
-        if len(op.operands) < 2 or bool(values[op.operands[-1]]):
-            run.barrier(values[op.operands[0]]).arrive(number)
-            run.changed()
-            run.pass_turn()
-
-    return step
+    return make
 
 
 def _wait(op: Op) -> Step:
@@ -268,14 +262,6 @@ def _specialize(op: Op) -> Step:
     return step
 
 
-def _nothing(_op: Op) -> Step:
-    return lambda _run, _values: None
-
-
-def _ends(op: Op) -> Step:
-    return lambda _run, values: End(tuple(values[n] for n in op.operands))
-
-
 _SILENT = (
     *("ttg.local_dealloc", "ttng.fence_async_shared", "ttng.inval_barrier"),
     *("ttng.fence_mbarrier_init_release_cluster", "nvvm.fence.proxy"),
@@ -295,10 +281,9 @@ STEPS: dict[str, Callable[[Op], Step]] = {
     "ttng.warp_group_dot": _dot,
     "ttng.warp_group_dot_wait": _await_dots,
     "ttng.init_barrier": _init,
-    "ttng.barrier_expect": _expect,
-    "ttng.arrive_barrier": _arrive,
+    "ttng.barrier_expect": _counts(Barrier.expect),
+    "ttng.arrive_barrier": _counts(Barrier.arrive),
     "ttng.wait_barrier": _wait,
     "ttg.warp_specialize": _specialize,
-    **dict.fromkeys(("ttg.warp_yield", "ttg.warp_return"), _ends),
-    **dict.fromkeys(_SILENT, _nothing),
+    **dict.fromkeys(_SILENT, nothing),
 }

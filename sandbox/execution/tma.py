@@ -11,8 +11,7 @@ import torch
 from pgo_agent.sandbox.execution import descriptors
 from pgo_agent.sandbox.execution.descriptors import TensorDescriptor
 from pgo_agent.sandbox.execution.elementwise import pointee_size
-from pgo_agent.sandbox.execution.errors import NotModelled
-from pgo_agent.sandbox.execution.launch import Run, Step, Values
+from pgo_agent.sandbox.execution.launch import Run, Step, Values, nothing
 from pgo_agent.sandbox.ttgir.tree import Op
 
 Tensor = Any  # a torch tensor
@@ -52,9 +51,7 @@ def _tma_store(op: Op) -> Step:
 
 
 def _tma_reduce(op: Op) -> Step:
-    compute = descriptors.REDUCED.get(op.words[0] if op.words else "")
-    if compute is None or descriptors.without_sign(op):
-        raise NotModelled("this reduction by a descriptor")
+    compute = descriptors.reduction(op)
     described, *corner, buffer = op.operands
 
     def step(run: Run, values: Values) -> None:
@@ -112,10 +109,6 @@ def _await_stores(op: Op) -> Step:
     return lambda run, _values: run.flying.wait_stores(left)
 
 
-def _nothing(_op: Op) -> Step:
-    return lambda _run, _values: None
-
-
 STEPS: dict[str, Callable[[Op], Step]] = {
     "ttng.async_tma_copy_global_to_local": _tma_load,
     "ttng.async_tma_copy_local_to_global": _tma_store,
@@ -123,6 +116,6 @@ STEPS: dict[str, Callable[[Op], Step]] = {
     "ttg.global_scratch_alloc": _scratch,
     "ttng.tensormap_create": _tensormap,
     "ttng.reinterpret_tensor_descriptor": _described,
-    "ttng.tensormap_fenceproxy_acquire": _nothing,
+    "ttng.tensormap_fenceproxy_acquire": nothing,
     "ttng.async_tma_store_wait": _await_stores,
 }

@@ -18,7 +18,6 @@ from pgo_agent.sandbox.ttgir.tokens import tokens
 from pgo_agent.sandbox.ttgir.tree import Op
 
 UNWRITTEN = 0xFF  # each byte of memory that nothing wrote
-Value = Any  # a torch tensor, or a descriptor
 MOST = 1 << 20  # elements of one tensor of a kernel (Triton's own limit)
 _DTYPES = {
     "i1": torch.bool, "i8": torch.int8, "i16": torch.int16, "i32": torch.int32, "i64": torch.int64,
@@ -107,7 +106,7 @@ def signed(array: Any, kind: Any) -> Any:
 def rounded(value: Any, kind: Any, toward_zero: bool = False) -> Any:
     """Return floats as another float type."""
     if toward_zero and kind.itemsize < value.dtype.itemsize:
-        forms = {f.torch: f for f in (floats.FP16, *floats._FORMATS.values())}
+        forms = {f.torch: f for f in (floats.FP16, *floats.FORMATS.values())}
         near = floats.quantized(value.to(torch.float64).numpy(), forms[kind], True)
         return rounded(torch.from_numpy(np.asarray(near)), kind)
     if kind in FP8:

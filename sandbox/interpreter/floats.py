@@ -30,7 +30,7 @@ class Format:
 
 
 FP16 = Format(10, -14, 65504.0, torch.float16)
-_FORMATS = {
+FORMATS = {
     "bf16": Format(7, -126, float(torch.finfo(torch.bfloat16).max), torch.bfloat16),
     "fp8e4nv": Format(3, -6, 448.0, torch.float8_e4m3fn),
     "fp8e5": Format(2, -14, 57344.0, torch.float8_e5m2),
@@ -38,7 +38,7 @@ _FORMATS = {
 _LACKING = ("fp8e4b15", "fp8e4b8", "fp8e5b16")
 _VALUES = {
     n: torch.arange(256, dtype=torch.uint8).view(f.torch).to(torch.float32).numpy()
-    for n, f in _FORMATS.items()
+    for n, f in FORMATS.items()
     if n != "bf16"
 }
 
@@ -47,7 +47,7 @@ def narrow(kind: Any) -> bool:
     """Whether numpy lacks a scalar type of Triton's. Raises Lacking for one that nothing here computes."""
     if kind.name in _LACKING:
         raise Lacking(f"the type {kind.name}")
-    return kind.name in _FORMATS
+    return kind.name in FORMATS
 
 
 def numbers(data: Array, kind: Any) -> Array:
@@ -63,7 +63,7 @@ def bits(values: Array, kind: Any, toward_zero: bool = False) -> Array:
     """Return numbers as data of a type that numpy lacks, rounded to nearest even (or toward zero)."""
     if kind.name == "bf16" and values.dtype == np.float32 and not toward_zero:
         return _bf16(values)
-    form = _FORMATS[kind.name]
+    form = FORMATS[kind.name]
     rounded = quantized(values, form, toward_zero)
     if kind.name == "bf16":
         return _bf16(rounded.astype(np.float32))

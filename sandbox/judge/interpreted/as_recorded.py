@@ -18,7 +18,6 @@ from types import ModuleType
 from typing import Any
 
 from pgo_agent.sandbox import guard_zones, in_place
-from pgo_agent.sandbox.build import trace_and_compile
 from pgo_agent.sandbox.build.trace_and_compile import Traced, trace
 from pgo_agent.sandbox.bundle import decode, validate
 from pgo_agent.sandbox.bundle.schema import Plan
@@ -41,7 +40,6 @@ from pgo_agent.sandbox.target import Target
 CONFIGS = 2  # of each small case: the first, and another
 MEMORY = 1 << 30  # bytes that a plan of a small case may take here
 SECONDS = 30.0  # for one run of a plan
-RECORDING_SECONDS = trace_and_compile.TRACE_SECONDS
 Wanted = Callable[[Trial], tuple[Expected, Mapping[str, float]] | None]  # what a trial must give, and its tolerance
 
 
@@ -101,7 +99,7 @@ class AsRecorded:
     def judged(self, asked: Check, trials: Sequence[Trial], covered: Covered, found: Judgement) -> Judgement:
         """Return the verdict on a candidate that was found right, after its plans ran; note in `covered` what ran.
 
-        Raises Killed when the tracer or the compiler is killed again and again, EnvironmentFault for a full disk.
+        Raises Killed when the tracer is killed again and again, EnvironmentFault for a full disk.
         """
         self.until = time.monotonic() + asked.seconds
         built = found.verdict == Verdict.BUILT
@@ -109,7 +107,7 @@ class AsRecorded:
         recording = self._record(asked.source, [t.case for t in shown])
         ran, lacking = set[str](), dict[str, str]()
         for trial in shown:
-            came = self._try(recording, trial)
+            came = self._of_candidate(recording, trial)
             if came == Found():
                 ran.add(trial.case)
                 continue
@@ -145,8 +143,12 @@ class AsRecorded:
             self._of_own[key] = self._try(self._own, trial)
         return self._of_own[key]
 
-    def _own_launches(self, case: str) -> bool:
-        return any(p.launches for p in self._own.plans.get(case, ()))
+    def _of_candidate(self, recording: Recording, trial: Trial) -> Found:
+        """Try a candidate's plans, which must launch kernels where those of the kernel as shipped do."""
+        idle = any(not p.launches for p in recording.plans.get(trial.case, ()))
+        if idle and any(p.launches for p in self._own.plans.get(trial.case, ())):
+            return Found(lacking="its plan launches no kernel, where that of the kernel as shipped does")
+        return self._try(recording, trial)
 
     def _try(self, recording: Recording, trial: Trial) -> Found:
         if trial.case in recording.lacking or trial.case not in recording.plans:
@@ -154,12 +156,6 @@ class AsRecorded:
         if (wanted := self.wanted(trial)) is None:
             return Found()
         plans = recording.plans[trial.case]
-        if (
-            any(not p.launches for p in plans)
-            and recording is not self.__dict__.get("_own")
-            and self._own_launches(trial.case)
-        ):
-            return Found(lacking="its plan launches no kernel, where that of the kernel as shipped does")
         for plan in plans[:1] if trial.stress_input else plans:
             if (found := self._executed(recording, plan, trial, *wanted)) != Found():
                 return found

@@ -26,7 +26,7 @@ from typing import cast
 
 import torch
 from pgo_agent.sandbox import devices, in_place, parsing, target
-from pgo_agent.sandbox.build.trace_and_compile import place
+from pgo_agent.sandbox.build.trace_and_compile import TRACE_SECONDS, place
 from pgo_agent.sandbox.bundle import validate as rules
 from pgo_agent.sandbox.bundle.store import room, writing
 from pgo_agent.sandbox.errors import BadBundle, Fault, Killed, TargetFault
@@ -38,7 +38,7 @@ from pgo_agent.sandbox.interpreter.floats import INTERPRETED
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.judge import questions
 from pgo_agent.sandbox.judge.interpreted import trials_apart
-from pgo_agent.sandbox.judge.interpreted.as_recorded import RECORDING_SECONDS, AsRecorded
+from pgo_agent.sandbox.judge.interpreted.as_recorded import AsRecorded
 from pgo_agent.sandbox.judge.interpreted.cases import Trial, contract_on_cpu, floats, large, params
 from pgo_agent.sandbox.judge.interpreted.outcome import Covered, Results, verdict
 from pgo_agent.sandbox.judge.interpreted.progress import watched
@@ -126,7 +126,7 @@ class CpuWorker:
         attempt = partial(self._attempts, module)
         judged = trials_apart.judged(attempt, asked, trials, covered) if trials else verdict(covered, {"numerics": []})
         if asked.foreign and judged.verdict in (Verdict.CHECKED, Verdict.BUILT) and trials:
-            self.announce("recorded plans", 2 * RECORDING_SECONDS + asked.seconds + 60.0)
+            self.announce("recorded plans", 2 * TRACE_SECONDS + asked.seconds + 60.0)
             judged = self.recorded.judged(asked, trials, covered, judged)
         if is_target:
             taken = time.monotonic() - began

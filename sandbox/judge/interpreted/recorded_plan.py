@@ -4,7 +4,7 @@ No Python of a candidate runs here, as on a GPU. Blocks run in the order that is
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any
 
@@ -72,11 +72,12 @@ class RecordedPlan(Replay):
             yield 0 if a is None else self._argument(a, iter(()))
 
     def _address_of(self, t: Tensor) -> int:
-        return self._addresses()[t.storage] + t.offset * int(getattr(torch, t.dtype).itemsize)
+        return self._addresses[t.storage] + t.offset * int(getattr(torch, t.dtype).itemsize)
 
     def _lies(self, a: Address) -> int:
-        return self._addresses()[a.storage] + a.byte
+        return self._addresses[a.storage] + a.byte
 
+    @cached_property
     def _addresses(self) -> dict[int, int]:
         """Return where storages lie for kernels: at multiples of 512, as on a GPU, each behind a gap."""
         at, found = FIRST, dict[int, int]()
@@ -87,9 +88,8 @@ class RecordedPlan(Replay):
 
     def _memory(self) -> Memory:
         names = {t.storage: f"the input {n}" for n, t in self.plan.inputs.items() if isinstance(t, Tensor)}
-        addresses = self._addresses()
         return Memory([
-            (addresses[i], arena.part(n), names.get(i, "a tensor of the launcher's"))
+            (self._addresses[i], arena.part(n), names.get(i, "a tensor of the launcher's"))
             for i, (arena, n) in self._at.items()
         ])  # fmt: skip
 
