@@ -4,7 +4,6 @@ Tables of results are made of recorded evidence alone, that of moves of what eac
 runs are in `recorded_runs.py`.
 """
 
-import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -13,9 +12,7 @@ from typing import cast
 
 from pgo_agent.agent.moves.catalogue import SOURCE_MOVES
 from pgo_agent.agent.run.record.shipped_results import rows
-from pgo_agent.evals.ablation import by_generation
-from pgo_agent.evals.ablation import plan as ablation_plan
-from pgo_agent.evals.ablation import run as ablation
+from pgo_agent.evals.ablation import beside, by_generation
 from pgo_agent.evals.field import outcome
 from pgo_agent.evals.field import report as field_report
 from pgo_agent.evals.field import run as field_run
@@ -144,21 +141,21 @@ def of_problems() -> str:
 
 def ablations() -> str:
     """Return what came of each recorded ablation with models: Markdown tables of arms, with the differences below."""
-    sections = [of_an_ablation(path) for path in sorted(RESULTS.glob(f"{ABLATIONS}-*.jsonl"))]
+    sections = [of_an_ablation(path) for path in sorted(RESULTS.glob(f"{ABLATIONS}-*.jsonl"), key=lambda p: p.stem)]
     return "\n".join(sections) or "No rows are recorded yet.\n"
 
 
 def of_an_ablation(path: Path) -> str:
     """Return the section of one file of rows."""
-    with path.open() as lines:
-        head = json.loads(next(lines))
-    results = ablation.Results(path, ablation_plan.of_values(head["plan"], str(path)))
+    results = beside.opened(path)
     ended = [row for w in results.plan.runs if (row := results.ended(w))]
     measured = [row["environment"] for row in ended if row["environment"]]
     where = measured_on(Environment.from_json(measured[0]), *{str(row["commit"]) for row in ended}) if measured else ""
     left, every = len(results.missing), len(results.plan.runs)
     said = f"**{left} of {every} runs are not made yet: nothing is decided by these.**\n\n" if left else ""
-    return f"{said}{by_generation.markdown(results)}\n`evals/results/{path.name}`. {where}.\n"
+    earlier = next((p for p in RESULTS.glob(f"{ABLATIONS}-*.jsonl") if path.stem.startswith(f"{p.stem}-")), None)
+    more = "".join(f"- {line}\n" for line in beside.lines(results, beside.opened(earlier))) if earlier else ""
+    return f"{said}{by_generation.markdown(results)}{more}\n`evals/results/{path.name}`. {where}.\n"
 
 
 def moves() -> str:

@@ -1,6 +1,8 @@
 """The commands below `pgo-agent eval`: they test the project itself. Heavy imports wait for their command."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
@@ -123,6 +125,10 @@ def eval_ablation(
     estimate: Annotated[
         bool, typer.Option("--estimate", help="Tell what it will take of a GPU, by recorded runs, and make no run.")
     ] = False,
+    beside: Annotated[
+        Path | None,
+        typer.Option(help="Rows of an earlier pgo-agent: tell how its arms of the same names compare, too."),
+    ] = None,
     at_once: AtOnceOption = 1,
     slurm: SlurmOption = None,
     *,
@@ -136,6 +142,7 @@ def eval_ablation(
     and shows what came of it once all runs have ended, with a GPU or without.
     """
     from pgo_agent.evals.ablation import report, run
+    from pgo_agent.evals.ablation.beside import opened as rows_of
     from pgo_agent.evals.ablation.plan import read
 
     with runner.faults(json_lines):
@@ -143,7 +150,8 @@ def eval_ablation(
         if estimate:
             raise typer.Exit(report.estimated(written.plan, json_lines))
         shared = run.shared(written, slurm)
-    _run_plan(run, report, written, asked, store, json_lines, at_once, slurm, shared)
+        earlier = {"earlier": rows_of(beside)} if beside else {}
+    _run_plan(run, report, written, asked, store, json_lines, at_once, slurm, shared, earlier)
 
 
 @evals.command("nightly", epilog=NIGHTLY_EPILOG)
@@ -181,8 +189,10 @@ def _run_plan(
     at_once: int,
     slurm: str | None = None,
     shared: bool = False,
+    told: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
     """Make the runs of a plan. `running` and `report` are the modules of its evaluation. `shared`: in one workspace.
+    `told`: what the report takes beside the results.
 
     When every run has its result already, the results are shown on any machine.
     """
@@ -201,14 +211,14 @@ def _run_plan(
             code = parallel.run(at_once, results, opened, emit, json_lines, shared)
         else:
             code = running.run(results, asked, opened, emit)
-        return int(report.finish(results, json_lines, code))
+        return int(report.finish(results, json_lines, code, **told))
 
     runner.run(
         json_lines,
         store,
         True,
         go,
-        lambda: report.show(results),
+        lambda: report.show(results, **told),
         "this very command",
     )
 

@@ -38,8 +38,18 @@ def differences(
 ) -> list[Difference]:
     """Return a difference for each arm but the first of its model, where one pgo-agent made pairs of runs."""
     compared = ((base, arm, _paired(plan, scores, commits or {}, base, arm)) for base, arm in plan.comparisons)
-    resampled = _of_targets if plan.metric == BEST else _within_targets
-    return [_difference(base, arm, by_target, resampled) for base, arm, by_target in compared if by_target]
+    return [_difference(base, arm, by_target, _resampled(plan)) for base, arm, by_target in compared if by_target]
+
+
+def between(
+    plan: AblationPlan, earlier: Mapping[AblationRun, float], later: Mapping[AblationRun, float]
+) -> list[Difference]:
+    """Return the difference of each arm from itself in earlier scores, over the runs that both have."""
+    by_arm: dict[Arm, dict[str, list[float]]] = {}
+    for w in plan.runs:
+        if w in earlier and w in later:
+            by_arm.setdefault(w.arm, {}).setdefault(w.target, []).append(later[w] - earlier[w])
+    return [_difference(arm, arm, by_target, _resampled(plan)) for arm, by_target in by_arm.items()]
 
 
 def apart(plan: AblationPlan, scores: Mapping[AblationRun, float], commits: Mapping[AblationRun, str]) -> int:
@@ -47,6 +57,10 @@ def apart(plan: AblationPlan, scores: Mapping[AblationRun, float], commits: Mapp
     return sum(
         _of_two(commits, a, b) for arms in plan.comparisons for a, b in _pairs(plan, *arms) if {a, b} <= {*scores}
     )
+
+
+def _resampled(plan: AblationPlan) -> Resampled:
+    return _of_targets if plan.metric == BEST else _within_targets
 
 
 def _pairs(plan: AblationPlan, base: Arm, arm: Arm) -> Iterator[tuple[AblationRun, AblationRun]]:

@@ -9,7 +9,8 @@ from typing import Any, NotRequired, TypedDict
 
 from pgo_agent.agent.exit_codes import Exit
 from pgo_agent.agent.views import summary as display
-from pgo_agent.evals.ablation import by_generation, estimate
+from pgo_agent.evals.ablation import beside, by_generation, estimate
+from pgo_agent.evals.ablation.beside import Beside
 from pgo_agent.evals.ablation.by_generation import ArmOutcome
 from pgo_agent.evals.ablation.compare import Difference, apart, differences
 from pgo_agent.evals.ablation.estimate import KernelCost
@@ -53,6 +54,7 @@ class Summary(TypedDict):
     waiting: list[Waits]
     outcomes: NotRequired[list[ArmOutcome]]  # of the metric "best": this, and differences after each generation
     generations: NotRequired[list[list[Compared]]]
+    beside: NotRequired[list[Compared]]  # with --beside: each arm less itself in earlier rows
 
 
 class Estimated(TypedDict):
@@ -61,7 +63,7 @@ class Estimated(TypedDict):
     costs: list[KernelCost]
 
 
-def summary(results: Results) -> dict[str, Any]:
+def summary(results: Results, earlier: Results | None = None) -> dict[str, Any]:
     """Return everything that is counted, as plain values."""
     plan, scores, commits = results.plan, results.scores(), results.commits()
     arms = dict.fromkeys(w.arm for w in plan.runs if w.arm != LENDER)
@@ -80,6 +82,7 @@ def summary(results: Results) -> dict[str, Any]:
         "missing": len(results.missing),
         "waiting": [w.as_json() for w in results.waits()],
         **controlled,
+        **({"beside": [_beside(b) for b in beside.differences(results, earlier)]} if earlier else {}),
     }
 
 
@@ -87,10 +90,15 @@ def _as_values(d: Difference) -> dict[str, Any]:
     return asdict(d) | {"base": str(d.base), "arm": str(d.arm)}
 
 
-def finish(results: Results, json_lines: bool, code: Exit) -> Exit:
+def _beside(b: Beside) -> dict[str, Any]:
+    of = b.difference
+    return _as_values(of) | {"base": f"{of.base} of {b.earlier}", "arm": f"{of.arm} of {b.later}"}
+
+
+def finish(results: Results, json_lines: bool, code: Exit, earlier: Results | None = None) -> Exit:
     """End the feed of events with what was counted; return the code."""
     if json_lines:
-        print(json.dumps({"type": COMPLETED} | summary(results)), flush=True)
+        print(json.dumps({"type": COMPLETED} | summary(results, earlier)), flush=True)
     return code
 
 
@@ -106,9 +114,12 @@ def estimated(plan: AblationPlan, json_lines: bool) -> Exit:
     return Exit.DONE
 
 
-def show(results: Results) -> None:
+def show(results: Results, earlier: Results | None = None) -> None:
+    """Print what was counted; `earlier`: rows of another pgo-agent to tell it beside."""
     out, counted = display.output(), summary(results)
     (_show_generations if results.plan.metric == BEST else _show_means)(results, counted, out)
+    for line in beside.lines(results, earlier) if earlier else ():
+        out.print(line, markup=False, soft_wrap=True)
     if counted["truncated"]:
         out.print(f"{counted['truncated']} runs were ended by their minutes and are left out")
     if counted["apart"]:

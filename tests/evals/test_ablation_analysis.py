@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.evals import tables
-from pgo_agent.evals.ablation import by_generation, estimate
+from pgo_agent.evals.ablation import beside, by_generation, estimate
 from pgo_agent.evals.ablation import plan as plans
 from pgo_agent.evals.ablation.compare import Difference, differences
 from pgo_agent.evals.ablation.outcome import Generation
@@ -67,7 +67,7 @@ def test_every_pair_of_arms_is_compared_and_all_of_them_with_their_kernels() -> 
     assert len(differences(plan(), scored(plan(), lambda *_: 0.1))) == 10
 
 
-def rows_of(folder: Path, best: Mapping[str, tuple[float, float]]) -> Results:
+def rows_of(folder: Path, best: Mapping[str, tuple[float, float]], commit: str = "c") -> Results:
     """Rows of a plan of two kernels and one seed, in which each arm comes to this after its generations."""
     of = plan(targets=("a", "b"), seeds=(1,), insights=(Insight.NONE, Insight.ALL))
     results = Results(folder / "out.jsonl", of)
@@ -83,7 +83,7 @@ def rows_of(folder: Path, best: Mapping[str, tuple[float, float]]) -> Results:
             run=f"{w.target}-{w.arm.insight}",
             **w.named,
             truncated=False,
-            commit="c",
+            commit=commit,
             environment=H200.as_json(),
             **more,
         )
@@ -159,3 +159,37 @@ def test_a_dry_run_tells_the_cost_and_begins_nothing(tmp_path: Path) -> None:
     done = pgo(*asked, cwd=tmp_path, COLUMNS="160")
     assert done.code == 0 and "s of a GPU at most" in done.out and "an estimate" in done.out
     assert list(tmp_path.iterdir()) == []
+
+
+# beside earlier rows --------------------------------------------------------------------------------------------------
+
+
+def test_an_arm_is_compared_with_itself_in_earlier_rows_by_kernel_and_seed(tmp_path: Path) -> None:
+    before, after = tmp_path / "before", tmp_path / "after"
+    before.mkdir()
+    after.mkdir()
+    earlier = rows_of(before, {"none": (1.0, 1.0), "all": (1.0, 1.1)}, commit="1" * 40)
+    later = rows_of(after, {"none": (1.0, 1.0), "all": (1.0, 1.21)}, commit="2" * 40)
+    none, every = beside.differences(later, beside.opened(earlier.file))
+    assert str(none).endswith(
+        "none of 22222222 against none of 11111111: 1.0000x [1.0000x, 1.0000x] (2 pairs; a 1.0000x, b 1.0000x)"
+    )
+    assert (every.difference.low, every.difference.mid, every.difference.high) == (pytest.approx(math.log(1.1)),) * 3
+
+
+def test_rows_of_the_same_kernels_are_told_beside_the_earlier_ones_whose_name_they_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    for name, best in (("ablation-model-x", 1.1), ("ablation-model-x-again", 1.21)):
+        rows_of(tmp_path, {"none": (1.0, 1.0), "all": (1.0, best)}).file.rename(tmp_path / f"{name}.jsonl")
+    first, again = tables.ablations().split("`evals/results/ablation-model-x.jsonl`")
+    assert "beside earlier runs" not in first and "all of c against all of c: 1.1000x" in again
+
+
+def test_a_file_that_holds_no_rows_is_refused_and_says_what_to_give(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text("{}\n")
+    asked = ("eval", "ablation", str(ROOT / "evals" / "ablation-model.toml"), "-o", "new.jsonl")
+    done = pgo(*asked, "--beside", "rows.jsonl", cwd=tmp_path)
+    assert done.code == 2 and "rows.jsonl holds no rows of an ablation" in done.err, done.err
+    assert "-o FILE` wrote" in done.err and not (tmp_path / "new.jsonl").exists()

@@ -48,7 +48,7 @@ def settled(side: Side, launcher: Launcher, key: str, finding: Finding) -> Findi
     variants = list(dict.fromkeys(v for v in asked if v is not None))
     if None in asked or not 0 < len(variants) <= MOST_VARIANTS:
         return finding
-    return _launched(kernel, variants, finding) or runs.without(explored, [wrong.known for wrong in found])
+    return _launched(kernel, variants, finding, found) or runs.without(explored, [wrong.known for wrong in found])
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,11 @@ class _Wrong:
     needed: Numbers  # the arguments on which that depends
     most: Numbers  # those above which all is well -> the largest value that is wrong
     undecided: Collection[str]  # arguments with whose other values it takes too long
+
+    def fits(self, known: Known) -> bool:
+        """Whether a launch with these numbers may be wrong as this run is, as far as is known."""
+        own = followed.arguments(known)
+        return all(own.get(a, n) <= n for a, n in self.most.items())
 
 
 @lru_cache(maxsize=KEPT)
@@ -95,8 +100,11 @@ def _asked(case: str, wrong: _Wrong, by: Followed) -> Iterator[Variant | None]:
             yield Variant(case, tuple(sorted(changes)))
 
 
-def _launched(kernel: Kernel, variants: Sequence[Variant], finding: Finding) -> Finding | None:
-    """Return what is wrong in a launch by kernel(); `finding` where that cannot be said; None: nothing is."""
+def _launched(kernel: Kernel, variants: Sequence[Variant], finding: Finding, found: Sequence[_Wrong]) -> Finding | None:
+    """Return what is wrong in a launch by kernel(); `finding` where that cannot be said; None: nothing is.
+
+    A launch that takes too long does not matter where one of its numbers is larger than in any wrong run.
+    """
     seen = kernel.ways(variants)
     undecided = len(seen) < len(variants)
     for variant, ways in seen.items():
@@ -104,5 +112,5 @@ def _launched(kernel: Kernel, variants: Sequence[Variant], finding: Finding) -> 
             way = runs.launch(module, LaunchFacts(known, variant.secret))
             if way.found:
                 return replace(way, trace=(*way.trace, f"kernel() launches it so for {variant.said}"))
-            undecided = undecided or way.kind is Kind.UNDECIDED
+            undecided = undecided or (way.kind is Kind.UNDECIDED and any(w.fits(known) for w in found))
     return finding if undecided else None

@@ -44,7 +44,10 @@ def guarded(condition: str, otherwise: str) -> str:
     return f"    if {condition}:\n    {LAUNCH}    else:\n        {otherwise}\n"
 
 
-@pytest.mark.parametrize("otherwise", ["torch.sum(x, 0, out=y)", "raise ValueError(rows)"])
+LONG = "_rounds[(1,)](x, y, 1 << 20, num_warps=4)"  # longer than is followed, and with many rows
+
+
+@pytest.mark.parametrize("otherwise", ["torch.sum(x, 0, out=y)", "raise ValueError(rows)", LONG])
 def test_numbers_that_kernel_guards_against_do_not_count(tmp_path: Path, otherwise: str) -> None:
     found = examined(tmp_path, guarded("rows >= 16", otherwise))
     assert found.verdict is None, found
