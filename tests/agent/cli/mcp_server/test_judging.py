@@ -25,6 +25,7 @@ from tests.agent.cli.mcp_server.serving import READS, RIGHT, SECRET, TARGET, WRO
 from tests.agent.command_line import pgo
 from tests.agent.loopback import edit
 
+pytestmark = pytest.mark.long  # a run that is judged in for half a minute
 LISTED = '{"_add": [{"BLOCK": 256, "num_warps": 2}]}'
 
 
@@ -151,27 +152,6 @@ def test_ten_calls_at_once_of_one_text_are_one_candidate(url: str) -> None:
     assert len(heard) == 10 and len({h[0]["job"] for h in heard}) == 1
 
 
-def test_first_calls_at_once_begin_one_run(url: str, root: Path) -> None:
-    (root / "other.py").write_text(serving.ADD.replace("BLOCK", "BLOCK_SIZE"))
-
-    async def talk(client: Client) -> set[str]:
-        begun = set[str]()
-
-        async def one(n: int) -> None:
-            text = WRONG.replace("- tl", f"- {n} * tl").replace("BLOCK", "BLOCK_SIZE")
-            (job,) = await call(client, "submit", target="other.py", candidate=text)
-            begun.add(job["job"].partition("/")[0])
-
-        async with anyio.create_task_group() as tasks:
-            for n in range(2, 6):
-                tasks.start_soon(one, n)
-        for run in begun:
-            await call(client, "finish", run=run)
-        return begun
-
-    assert len(serving.by_http(url, talk)) == 1
-
-
 def test_a_text_that_was_submitted_twice_ends_no_run(root: Path, results: dict[str, Any]) -> None:
     run = results["report"]["run"]
     with closing(Store(root / "ws")) as store:
@@ -235,7 +215,6 @@ def test_without_the_token_nothing_is_served(url: str, token: str) -> None:
     assert answer.status_code == 401
 
 
-@pytest.mark.long
 def test_what_was_submitted_is_judged_when_client_and_server_are_killed(tmp_path: Path) -> None:
     root = serving.folder(tmp_path)
 
@@ -335,3 +314,25 @@ def test_nor_does_the_launcher_of_a_ttgir_that_fails_where_it_meets_one(root: Pa
 
     for said in serving.by_http(url, talk):
         assert (said["verdict"], said["reason"]) == ("build_error", FAILS)
+
+
+def test_first_calls_at_once_begin_one_run(url: str, root: Path) -> None:
+    """The last test of this file: its run would keep the worker from those of others."""
+    (root / "other.py").write_text(serving.ADD.replace("BLOCK", "BLOCK_SIZE"))
+
+    async def talk(client: Client) -> set[str]:
+        begun = set[str]()
+
+        async def one(n: int) -> None:
+            text = WRONG.replace("- tl", f"- {n} * tl").replace("BLOCK", "BLOCK_SIZE")
+            (job,) = await call(client, "submit", target="other.py", candidate=text)
+            begun.add(job["job"].partition("/")[0])
+
+        async with anyio.create_task_group() as tasks:
+            for n in range(2, 6):
+                tasks.start_soon(one, n)
+        for run in begun:
+            await call(client, "finish", run=run)
+        return begun
+
+    assert len(serving.by_http(url, talk)) == 1

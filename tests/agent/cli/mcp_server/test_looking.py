@@ -1,4 +1,7 @@
-"""What an agent can look at over MCP: what its candidate was compiled to, and the profile of that."""
+"""What an agent can look at over MCP: what its candidate was compiled to, and the profile of that.
+
+And where it can have a target written.
+"""
 
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -13,7 +16,7 @@ from pgo_agent.agent.run.settings import RunSettings
 
 from tests.agent import facts
 from tests.agent.cli.mcp_server import serving
-from tests.agent.cli.mcp_server.serving import ADD, READS, SECRET, TARGET, call, judged
+from tests.agent.cli.mcp_server.serving import ADD, READS, SECRET, TARGET, call, judged, refused
 from tests.shared_builds import lend
 
 SPILLS = ADD.replace('{"BLOCK": 2048}, num_warps=8', '{"BLOCK": 8192}, num_warps=1, maxnreg=32')
@@ -130,6 +133,14 @@ def test_what_is_marked_in_a_target_is_told_but_for_its_held_out_cases(tmp_path:
 
     said = talked(tmp_path, talk)
     assert said.startswith("to write: line 36: SMALL") and "9_991" not in said
+
+
+def test_a_target_is_written_nowhere_where_it_would_be_run_or_read_as_something_else(tmp_path: Path) -> None:
+    async def talk(client: Client) -> list[str]:
+        places = (".git/hooks/pre-commit", ".hidden/a.py", "ws/evil.py", "notes.txt", "../a.py")
+        return [await refused(client, "init", file=TARGET, call="kernel(1, 2)", output=p) for p in places]
+
+    assert all("no place for a target" in r or "outside of the folder" in r for r in talked(tmp_path, talk))
 
 
 @pytest.mark.slow
