@@ -23,6 +23,8 @@ from tests.agent.command_line import ADD
 
 FASTER = ADD.replace('"BLOCK": 2048', '"BLOCK": 4096')
 HOOK = resources.files("pgo_agent.skills").joinpath("pgo-agent/scripts/stop_hook.py")
+OURS = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+WITHOUT_US = "/usr/bin:/bin"  # no verdict can be asked for there: every claim is sent back, without a wait
 CLAIM, NO_CLAIM, DENIED = "The kernel is 1.8x faster now.", "I renamed a variable.", "The gain is not measured: no GPU."
 
 
@@ -51,8 +53,7 @@ def repository(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def stopped(folder: Path, hook: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+def stopped(folder: Path, hook: dict[str, str], path: str = OURS) -> subprocess.CompletedProcess[str]:
     given = json.dumps({"cwd": str(folder)} | hook)
     return subprocess.run(
         [sys.executable, str(HOOK)], input=given, capture_output=True, text=True, env=os.environ | {"PATH": path}
@@ -88,7 +89,7 @@ NONE = (
 
 @pytest.mark.parametrize("words", CLAIMS)
 def test_a_claim_is_one_in_whatever_words(repository: Path, words: str) -> None:
-    assert stopped(repository, {"last_assistant_message": words}).returncode == 2
+    assert stopped(repository, {"last_assistant_message": words}, WITHOUT_US).returncode == 2
 
 
 @pytest.mark.parametrize("how", ["committed", "staged, nothing committed", "no git", "ignored", "another alphabet"])
@@ -107,7 +108,8 @@ def test_a_kernel_of_today_is_found_wherever_it_is(repository: Path, how: str) -
         shutil.rmtree(repository / ".git")
         if how != "no git":
             subprocess.run("git init -q && git add .", shell=True, cwd=repository, check=True)
-    assert stopped(repository, {"last_assistant_message": CLAIM}).returncode == 2
+    done = stopped(repository, {"last_assistant_message": CLAIM}, WITHOUT_US)
+    assert done.returncode == 2 and "'pgo-agent'" in done.stderr, "a verdict on it is asked for"
 
 
 def test_what_git_brought_and_nobody_changed_for_a_day_needs_no_verdict(repository: Path) -> None:
@@ -119,10 +121,7 @@ def test_what_git_brought_and_nobody_changed_for_a_day_needs_no_verdict(reposito
 def test_what_cannot_be_found_out_lets_nobody_stop(repository: Path) -> None:
     gone = stopped(repository, {"last_assistant_message": CLAIM, "cwd": str(repository / "gone")})
     assert gone.returncode == 2 and "cannot be asked for" in gone.stderr
-    given = json.dumps({"cwd": str(repository), "last_assistant_message": CLAIM})
-    bare = subprocess.run(
-        [sys.executable, str(HOOK)], input=given, capture_output=True, text=True, env={"PATH": "/usr/bin:/bin"}
-    )
+    bare = stopped(repository, {"last_assistant_message": CLAIM}, WITHOUT_US)
     assert bare.returncode == 2 and "pgo-agent" in bare.stderr
 
 
@@ -138,7 +137,7 @@ def test_the_last_words_are_found_in_a_transcript(repository: Path) -> None:
     ]
     transcript = repository / "t.jsonl"
     transcript.write_text("".join(json.dumps(e) + "\n" for e in entries))
-    assert stopped(repository, {"transcript_path": str(transcript)}).returncode == 2
+    assert stopped(repository, {"transcript_path": str(transcript)}, WITHOUT_US).returncode == 2
 
 
 def test_a_verdict_holds_for_another_layout_and_for_no_other_statement(tmp_path: Path) -> None:
