@@ -22,13 +22,14 @@ def tuned(more: str = "") -> str:
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("in place")
     (folder / "momentum.py").write_text(MOMENTUM)
+    (folder / "sums.py").write_text(SUMS)
     return folder
 
 
-def checked(place: Path, text: str) -> Done:
-    assert text != MOMENTUM
+def checked(place: Path, text: str, target: str = "momentum.py") -> Done:
+    assert text not in (MOMENTUM, SUMS)
     (place / "new.py").write_text(text)
-    return pgo("check", "new.py", "--target", "momentum.py", "--judge", "cpu", cwd=place)
+    return pgo("check", "new.py", "--target", target, "--judge", "cpu", cwd=place)
 
 
 def test_a_step_on_a_copy_that_is_returned_is_refused(place: Path) -> None:
@@ -102,12 +103,10 @@ SEVERAL = '[triton.Config({"ROWS": 32}), triton.Config({"ROWS": 64})], key=["M"]
     ids=["as usual", "by another name, with a hook that does nothing"],
 )
 def test_an_autotuner_that_would_add_to_the_same_zeros_with_every_configuration_is_refused(
-    tmp_path: Path, how: str
+    place: Path, how: str
 ) -> None:
-    (tmp_path / "sums.py").write_text(SUMS)
     grid = 'lambda meta: (triton.cdiv(x.shape[0], meta["ROWS"]),)'
     text = SUMS.replace("@triton.jit", how).replace("(triton.cdiv(x.shape[0], 64),)", grid).replace(", ROWS=64)", ")")
-    (tmp_path / "new.py").write_text(text)
-    done = pgo("check", "new.py", "--target", "sums.py", "--judge", "cpu", cwd=tmp_path)
+    done = checked(place, text, "sums.py")
     said = "_sums is autotuned and changes what aten.zeros.default wrote before"
     assert done.code == 1 and said in " ".join(done.out.split()), done.out

@@ -19,6 +19,7 @@ from pgo_agent.sandbox.profile.kernel_profile import Missing, Roofline
 
 from tests.agent.command_line import ADD
 from tests.agent.profiles import timeline
+from tests.shared_builds import lend
 
 
 class SaysPeaks:
@@ -34,7 +35,7 @@ class SaysPeaks:
 def builder(folder: Path) -> Builder:
     path = folder / "add.py"
     path.write_text(ADD)
-    return Builder(target.read(path), devices.find("h100"), box.choose(), ContentStore(folder))
+    return Builder(target.read(path), devices.find("h100"), box.choose(), ContentStore(lend(folder / "workspace")))
 
 
 def profiled(folder: Path, call_ms: float | None, judge: Any) -> CaseProfile:
