@@ -34,6 +34,7 @@ def test_the_files_are_what_this_version_prints(name: str) -> None:
     assert stored(name) == schemas.schema(name)
 
 
+@pytest.mark.long
 def test_every_printed_object_fits_its_schema(tmp_path: Path) -> None:
     write(tmp_path)
     events = pgo("optimize", "add.py", "--judge", "cpu", "--candidates", "1", "--json", cwd=tmp_path).events

@@ -15,6 +15,7 @@ from tests.agent.command_line import Done, pgo
 from tests.agent.many_runs import OPTIMIZE as FOUR
 from tests.agent.many_runs import RESUME, Run, on
 
+pytestmark = pytest.mark.long  # whole runs
 OPTIMIZE = (*FOUR, "--candidates", "3")  # one of them changes nothing
 RACING = "racing and confirming"
 

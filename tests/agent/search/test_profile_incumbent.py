@@ -33,6 +33,7 @@ from pgo_agent.sandbox.profile.kernel_profile import PassName
 from tests.agent.command_line import pgo
 from tests.conftest import TARGETS
 
+pytestmark = pytest.mark.long  # a whole run, and another session of it
 SPILLING = (TARGETS / "spilling.py").read_text()
 LOOP = next(i for i, line in enumerate(SPILLING.splitlines(), 1) if "tl.store(" in line)  # where most registers live
 

@@ -130,6 +130,7 @@ def finished(kept: tuple[Run, Done], tmp_path_factory: pytest.TempPathFactory) -
     return Run(copy), done, rounds
 
 
+@pytest.mark.long
 def test_a_run_by_hand_asks_a_whole_generation_at_a_time_and_everything_once(
     finished: tuple[Run, Done, list[Counter[str]]],
 ) -> None:
@@ -149,6 +150,7 @@ def needed(run: Run) -> list[str]:
     return [do for do in run.asked() if do != "peaks"]
 
 
+@pytest.mark.long
 def test_the_gpu_seconds_of_an_answer_are_the_runs_once_however_often_it_is_resumed(
     finished: tuple[Run, Done, list[Counter[str]]],
 ) -> None:
@@ -157,6 +159,7 @@ def test_the_gpu_seconds_of_an_answer_are_the_runs_once_however_often_it_is_resu
     assert (count, seconds) == (len(needed(run)), len(needed(run)) * made_up.SECONDS)
 
 
+@pytest.mark.long
 def test_every_candidate_of_a_generation_is_measured_against_what_it_began_with(
     finished: tuple[Run, Done, list[Counter[str]]],
 ) -> None:
@@ -164,6 +167,7 @@ def test_every_candidate_of_a_generation_is_measured_against_what_it_began_with(
     assert run.rows("SELECT DISTINCT against FROM candidates WHERE verdict = 'accepted'") == [("shipped",)]
 
 
+@pytest.mark.long
 def test_a_race_and_a_confirmation_get_processes_that_answered_nothing_before(
     finished: tuple[Run, Done, list[Counter[str]]],
 ) -> None:

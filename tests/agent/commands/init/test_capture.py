@@ -160,6 +160,7 @@ def norm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
     return folder, captured(folder, "norm", NORM, "--", *PYTEST, "norm.py")
 
 
+@pytest.mark.long
 def test_an_autograd_function_becomes_one_target_of_both_its_kernels(norm: tuple[Path, Done]) -> None:
     folder, done = norm
     assert done.code == 0, done.err
@@ -168,6 +169,7 @@ def test_an_autograd_function_becomes_one_target_of_both_its_kernels(norm: tuple
     assert "Norm.forward(ctx, x, w, eps)" in text and "Norm.backward(ctx, dy)" in text
 
 
+@pytest.mark.long
 def test_its_reference_is_what_the_test_compares_with_and_its_gradient(norm: tuple[Path, Done]) -> None:
     text = (norm[0] / "norm_target.py").read_text()
     assert "rms_norm(x, (x.shape[1],), w, eps)" in text, "for sizes of any case"
@@ -182,6 +184,7 @@ def test_the_target_is_checked_and_right(norm: tuple[Path, Done]) -> None:
     assert "2 kernels" in done.out
 
 
+@pytest.mark.long
 def test_the_tolerance_of_the_users_own_check_is_shown(norm: tuple[Path, Done]) -> None:
     assert "own check allows rtol=0.001, atol=0.001" in (norm[0] / "norm_target.py").read_text()
 
@@ -199,6 +202,7 @@ def test_a_function_behind_a_method_in_another_file_is_found_and_each_call_is_a_
     assert (tmp_path / "rows.py").read_text() == HEAD + ROWS
 
 
+@pytest.mark.long
 def test_a_script_that_launches_through_a_custom_op_and_times_it(tmp_path: Path) -> None:
     done = captured(tmp_path, "scale", SCALE, "--", "python", "scale.py")
     assert done.code == 0 and "scale: 2 calls" in done.out, done.out + done.err
@@ -297,6 +301,7 @@ def spread(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Done]:
     return (folder / "t.py").read_text() if done.code == 0 else "", done
 
 
+@pytest.mark.long
 def test_the_launcher_whose_results_are_checked_is_found_in_another_file(spread: tuple[str, Done]) -> None:
     text, done = spread
     assert "turned: one call, kernels _turned" in done.out, done.out + done.err
@@ -304,12 +309,14 @@ def test_the_launcher_whose_results_are_checked_is_found_in_another_file(spread:
     assert "@triton.jit\ndef _turned" in text and "from kernels import" not in text, "with the kernel in it"
 
 
+@pytest.mark.long
 def test_a_check_of_a_cast_in_a_loop_gives_the_reference_of_the_copied_argument(spread: tuple[str, Done]) -> None:
     text, _ = spread
     assert "their_reference(x, angles)" in text and "cast(x, torch.float32)" in text
     assert "randn" not in text[text.index("\ndef reference(x, angles)") : text.index("\ndef inputs")]
 
 
+@pytest.mark.long
 def test_inputs_that_are_computed_are_made_as_the_program_makes_them(spread: tuple[str, Done]) -> None:
     text, _ = spread
     inside = text[text.index("\ndef inputs") : text.index("\nCASES")]

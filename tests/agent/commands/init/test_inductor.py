@@ -183,6 +183,7 @@ def test_kernels_of_one_name_in_two_graphs_are_told_apart(tmp_path: Path) -> Non
     assert len({d.text_key() for d in found.values()}) == 2
 
 
+@pytest.mark.long
 def test_both_kernels_of_a_loss_are_written_and_their_references_together_are_the_loss(tmp_path: Path) -> None:
     done = pgo("init", "--inductor", CODE / "loss.txt", cwd=tmp_path)
     assert done.code == 0, done.err

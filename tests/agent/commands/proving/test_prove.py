@@ -57,6 +57,7 @@ def told(done: Done) -> dict[str, Any]:
     return dict(result)
 
 
+@pytest.mark.long
 def test_a_program_that_does_less_work_is_faster_and_gives_the_same(program: Path) -> None:
     done = prove(program, NORM.format(turns=1), "--json")
     assert done.code == 0, done.err
@@ -67,6 +68,7 @@ def test_a_program_that_does_less_work_is_faster_and_gives_the_same(program: Pat
     assert (program / "lib" / "norm.py").read_text() == NORM.format(turns=10)
 
 
+@pytest.mark.long
 def test_where_the_minutes_are_over_the_turns_that_were_made_count(program: Path) -> None:
     done = prove(program, NORM.format(turns=1), "--turns", "500", "--minutes", "0.05", "--json")
     assert done.code == 0, done.err

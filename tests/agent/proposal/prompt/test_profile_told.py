@@ -38,6 +38,7 @@ from tests.agent.profiles import counters, kernel, of_scopes, roof, scope, stati
 from tests.conftest import TARGETS
 from tests.shared_builds import lend
 
+pytestmark = pytest.mark.long  # two runs are made, and lent to five
 PROFILE = {"static", "profile"}  # the sections that are of a profile alone; beside lines of code stand its costs
 BASE = RunSettings(judge="cpu", controlled=True, generations=0, alone=True, prompt_tokens=100_000)
 ARMS: dict[str, dict[str, Any]] = {
