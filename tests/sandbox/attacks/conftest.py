@@ -58,6 +58,6 @@ def attacker(seat: Seat, place: Path) -> Attack:
     def run(code: str, seconds: float = 60.0, **given: Any) -> tuple[Ran, Path]:
         folder = Path(tempfile.mkdtemp(dir=place)) / "box"
         folder.parent.chmod(0o755)
-        return seat.run(code, folder, seconds, **given), folder
+        return seat.run_here(code, folder, seconds, **given), folder
 
     return run

@@ -1,9 +1,10 @@
 """Runs an attacker's Python where a candidate's would run: in the tracer, the interpreter or the compiler, boxed.
 
-A seat is a process of the product in a kind of box, started by a user. `python inside.py` takes the place of the agent:
-it drops to that user, and runs the product's own box as the product does. In tracer and interpreter the attack is the
-first thing in the candidate's file. No candidate's Python runs in the compiler: there the attack takes the compiler's
-place, as if MLIR's parser had been taken over by a text.
+A seat is a process of the product in a kind of box, started by a user. `run_here` has this process for an agent, whose
+boxed processes are forked from one that has what they import. `python inside.py`, which `run` starts, takes the place
+of the agent: it drops to that user, and runs the product's own box as the product does. In tracer and interpreter the
+attack is the first thing in the candidate's file. No candidate's Python runs in the compiler: there the attack takes
+the compiler's place, as if MLIR's parser had been taken over by a text.
 """
 
 import ctypes
@@ -62,12 +63,31 @@ class Seat:
             return f"no Python {sysconfig.get_python_version()} that other users may run"
         return "" if self.kind == "none" else box.problem_with(self.kind, self.python)
 
-    def run(self, attack: str, folder: Path, seconds: float = 60.0, pass_fds: Sequence[int] = (), **given: Any) -> Ran:
-        """What came of the attack. It finds its folder for results in OUT, and `given` in GIVEN."""
+    def run_here(self, attack: str, folder: Path, seconds: float = 60.0, **given: Any) -> Ran:
+        """As `run`, with this process for an agent where that will do: for what asks nothing of the agent's own.
+
+        Others than the compiler need torch, which Python of the system finds by the PYTHONPATH that `run` gives.
+        """
+        if self.user or self.role != "compiler":
+            return self.run(attack, folder, seconds, **given)
+        self._lay_out(attack, folder, given)
+        return self.boxed(self.python, folder, seconds)
+
+    def boxed(self, python: str, folder: Path, seconds: float) -> Ran:
+        """Run what was laid out, as an agent does."""
+        kind = Taken if self.role == "compiler" else Box
+        env = {"TRITON_INTERPRET": "1"} if self.role == "interpreter" else {}
+        return kind(self.kind, python).run(f"pgo_agent.sandbox.{self.role}", folder, seconds, env=env)
+
+    def _lay_out(self, attack: str, folder: Path, given: dict[str, Any]) -> None:
         folder.mkdir()
         text = f"GIVEN = {given!r}\n{attack}"
         _prepare(folder, self.role, f"{_out('Path(__file__).parents[1]')}{text}")
         (folder / "attack").write_text(f"{_out('Path(sys.argv[1])')}{text}")
+
+    def run(self, attack: str, folder: Path, seconds: float = 60.0, pass_fds: Sequence[int] = (), **given: Any) -> Ran:
+        """What came of the attack. It finds its folder for results in OUT, and `given` in GIVEN."""
+        self._lay_out(attack, folder, given)
         for path in (folder, *folder.rglob("*")) if self.user else ():
             os.chown(path, USER, USER)
         asked = dataclasses.asdict(self) | {"folder": str(folder), "seconds": seconds}
@@ -126,14 +146,10 @@ def _become(uid: int) -> None:
 
 def main(asked: dict[str, Any]) -> None:
     seat = Seat(asked["kind"], asked["role"], asked["user"])
-    python = seat.python
+    python = seat.python  # which only root asks for
     if seat.user:
         _become(USER)
-    kind = Taken if seat.role == "compiler" else Box
-    env = {"TRITON_INTERPRET": "1"} if seat.role == "interpreter" else {}
-    ran = kind(seat.kind, python).run(
-        f"pgo_agent.sandbox.{seat.role}", Path(asked["folder"]), asked["seconds"], env=env
-    )
+    ran = seat.boxed(python, Path(asked["folder"]), asked["seconds"])
     print(json.dumps(dataclasses.asdict(ran)))
 
 
