@@ -40,7 +40,7 @@ def collector_that_lets_others_in() -> Iterator[None]:
 def test_threads_that_parse_at_once_do_not_disturb_each_other(name: str) -> None:
     text = FA_FWD.read_text()
     with ThreadPoolExecutor(2) as pool:
-        both = [pool.submit(parse, text) for _ in range(20) for parse in (parsing.module, PARSES[name])]
+        both = [pool.submit(parse, text) for _ in range(10) for parse in (parsing.module, PARSES[name])]
     assert all(task.result() is not None for task in both)
 
 

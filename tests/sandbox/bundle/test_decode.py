@@ -107,25 +107,25 @@ def _read_or_refused(read: Callable[[Any], Any], value: Any) -> None:
 
 
 @pytest.mark.parametrize("read", READERS)
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(value=JSON)
 def test_any_json_is_read_or_refused(read: Callable[[Any], Any], value: Any) -> None:
     _read_or_refused(read, value)
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(data=st.data())
 def test_a_plan_with_any_one_value_replaced_is_read_or_refused(data: st.DataObject) -> None:
     _read_or_refused(decode.plan, _changed(PLAN, data))
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(data=st.data())
 def test_a_kernel_with_any_one_value_replaced_is_read_or_refused(data: st.DataObject) -> None:
     _read_or_refused(decode.kernel, _changed(KERNEL, data))
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(data=st.data())
 def test_a_whole_bundle_with_any_one_value_replaced_is_loaded_or_refused(
     add_contents: ContentStore,

@@ -189,7 +189,7 @@ def test_a_truncated_image_is_refused_or_read(add_image: bytes, data: st.DataObj
     refused_or_read(add_image[: data.draw(st.integers(0, len(add_image)))])
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(data=st.data())
 def test_flipped_bits_are_refused_or_read(add_image: bytes, data: st.DataObject) -> None:
     damaged = bytearray(add_image)
@@ -198,7 +198,7 @@ def test_flipped_bits_are_refused_or_read(add_image: bytes, data: st.DataObject)
     refused_or_read(bytes(damaged))
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(data=st.data())
 def test_overwritten_section_headers_are_refused_or_read(add_image: bytes, data: st.DataObject) -> None:
     damaged = bytearray(add_image)

@@ -88,7 +88,7 @@ def blocks(draw: st.DrawFn) -> tuple[list[Encoder], dict[tuple[int, int], list[E
     return made, stored
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(blocks())
 def test_every_pair_that_survived_in_the_buffers_is_found_and_no_other(
     made: tuple[list[Encoder], dict[tuple[int, int], list[Entry]]],
@@ -118,7 +118,7 @@ def test_any_bytes_are_survived_and_give_no_more_pairs_than_entries(raw: bytes, 
     assert len(headers(raw)) * 40 <= len(raw)
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(blocks(), st.data())
 def test_spoilt_bytes_are_survived_and_give_no_more_pairs_than_entries(
     made: tuple[list[Encoder], dict[tuple[int, int], list[Entry]]], data: st.DataObject

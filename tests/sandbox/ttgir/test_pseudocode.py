@@ -30,7 +30,7 @@ SAMPLES = ("odd", "pipelined", "specialized")
 BARRIERS = ("gemm", "gemm_specialized", "persistent_flattened", "persistent_specialized", "cp_async")
 GLUON = ("two_consumers", "attention")
 TARGETS = {  # and how many configurations of each case
-    "kernels/fa_fwd.py": 2,
+    "kernels/fa_fwd.py": 1,
     "kernels/fa_bwd.py": 1,
     "kernels/gemm.py": 2,
     "evals/corpus/targets/attention_specialized.py": 1,
@@ -115,7 +115,7 @@ def _loop_of(view: Readable, i: int) -> int:
 # names ----------------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(name=st.sampled_from(SAMPLES), seed=st.integers(0, 2**32))
 def test_other_names_of_values_and_locations_give_the_same_lines(name: str, seed: int) -> None:
     text = ttgir_samples.text(name)
@@ -255,7 +255,7 @@ def test_notes_stand_beside_their_lines_in_a_column_of_their_own() -> None:
 # any text -------------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(sample=st.sampled_from(SAMPLES), edits=st.lists(EDITS, min_size=1, max_size=4))
 @example("odd", [("delete", 0.9999999999999999, 50, "é"), *[("double", 0.9756805793950744, 25, "loc(")] * 2])
 @example("odd", [("swap", 0.3869736021036788, 39, "#"), ("delete", 0.725377807075638, 55, "<")])
@@ -372,7 +372,9 @@ def test_three_hundred_kilobytes_are_shown_in_a_second() -> None:
         begin = time.process_time()
         assert len(readable(module).text().splitlines()) > 2_000
         took.append(time.process_time() - begin)
-    assert min(took) < 1.0
+        if took[-1] < 1.0:
+            break
+    assert took[-1] < 1.0
 
 
 def _block(i: int) -> str:

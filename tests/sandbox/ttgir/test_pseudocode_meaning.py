@@ -217,7 +217,7 @@ def _together(parts: list[str]) -> str:
     return f"{', '.join(names)} = {', '.join(values)}"
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(data=st.data())
 def test_a_program_does_the_same_as_its_readable_form(data: st.DataObject) -> None:
     program = Program(data)

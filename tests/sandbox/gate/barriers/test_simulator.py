@@ -20,7 +20,7 @@ def agrees(small: Program) -> None:
     assert seen.stuck or found.kind is not Kind.DEADLOCK, (found, seen)
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(SMALL)
 def test_it_agrees_with_a_search_over_all_schedules(small: Program) -> None:
     agrees(small)

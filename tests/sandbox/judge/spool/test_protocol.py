@@ -132,7 +132,7 @@ def test_a_request_with_a_field_too_many_or_too_few_is_none(do: str) -> None:
             protocol.request(replace(asking(do), fields=fields).as_bytes())
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(st.sampled_from(sorted(ASKED)), st.sampled_from(["do", "fields", "files", "run", "target", "again"]), JSON)
 def test_whatever_stands_in_a_request_it_is_read_or_refused(do: str, name: str, value: Any) -> None:
     said = json.loads(asking(do).as_bytes()) | {name: value}
@@ -143,7 +143,7 @@ def test_whatever_stands_in_a_request_it_is_read_or_refused(do: str, name: str, 
     assert found.do in protocol.FIELDS
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(st.sampled_from(sorted(TOLD)), st.data())
 def test_whatever_stands_in_an_answer_it_is_read_or_refused(do: str, data: st.DataObject) -> None:
     said = json.loads(answering(do, TOLD[do]).as_bytes())
