@@ -286,6 +286,7 @@ def test_outside_of_a_box_nothing_is_run(tmp_path: Path) -> None:
     assert "this is no box" in (tmp_path / "log").read_text() and not (tmp_path / "ran").exists()
 
 
+@pytest.mark.long
 def test_the_same_source_gives_the_same_files(tmp_path: Path) -> None:
     of, made = tracing.write(tmp_path, COPIED), []
     for forks in (False, True):
