@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from pgo_agent.sandbox import devices, target
-from pgo_agent.sandbox.build.builder import limits_of
 from pgo_agent.sandbox.bundle import validate
 from pgo_agent.sandbox.gate import coverage
 from pgo_agent.sandbox.judge.interface import Ended
@@ -61,9 +60,8 @@ class MadeUp:
         """There is nothing to end."""
 
     def answer(self, command: str, fields: dict[str, Any]) -> dict[str, Any]:
-        limits = replace(limits_of(DEVICE), variables=command == "race", records=command == "timeline")
         for where in _bundles(fields):
-            found = validate.load(Path(where["manifest"]), Path(where["artefacts"]), limits)
+            found = validate.load(Path(where["manifest"]), Path(where["artefacts"]), _limits(command))
             assert found.id == where["id"]
         with self.asked.open("a") as file:
             print(json.dumps({"do": command, "worker": os.getpid(), "process": self.processes}), file=file)
@@ -135,6 +133,12 @@ class MadeUp:
         if not given.get("compile_reference"):
             return {"times": dict.fromkeys(given["cases"], sides)}
         return {"times": dict.fromkeys(given["cases"], sides | {target.COMPILED: [6.0] * ROUNDS}), "uncompiled": {}}
+
+
+def _limits(command: str) -> validate.Limits:
+    from pgo_agent.sandbox.build.builder import limits_of  # half of the import of each such process
+
+    return replace(limits_of(DEVICE), variables=command == "race", records=command == "timeline")
 
 
 def _bundles(fields: Any) -> list[dict[str, str]]:
