@@ -59,12 +59,13 @@ def h200_limits() -> validate.Limits:
     return limits_of(devices.find("h200"))
 
 
-@pytest.fixture
-def ptxas(tmp_path: Path) -> Callable[..., bytes]:
-    """Assembles the body of a PTX file, for sm_90 or another."""
+@pytest.fixture(scope="session")
+def ptxas(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., bytes]:
+    """Assembles the body of a PTX file, for sm_90 or another; the same one once."""
     triton = pytest.importorskip("triton", reason="needs the ptxas that comes with Triton")
-    tools = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
+    tools, tmp_path = Path(triton.__file__).parent / "backends" / "nvidia" / "bin", tmp_path_factory.mktemp("ptxas")
 
+    @cache
     def assemble(body: str, arch: str = "sm_90") -> bytes:
         source, image = tmp_path / "kernel.ptx", tmp_path / "kernel.cubin"
         blackwell = int(arch[3:].rstrip("a")) >= 100

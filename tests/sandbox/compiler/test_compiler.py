@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from dataclasses import dataclass
@@ -21,6 +19,7 @@ from pgo_agent.sandbox.compiler import error_text
 from pgo_agent.sandbox.errors import Killed
 from pgo_agent.sandbox.isolation import box
 
+from tests.sandbox import forked_python
 from tests.sandbox.processes import alive, below, depth
 from tests.sandbox.tracing import builder, write
 
@@ -57,8 +56,10 @@ def hungry(x):
     return y
 """
 TRITONS_OWN = """
-import json, sys
+import json, os, sys
 from pathlib import Path
+
+os.environ |= {"TRITON_DISABLE_LINE_INFO": "1", "TRITON_CACHE_DIR": sys.argv[3], "TRITON_DEFAULT_FP_FUSION": "1"}
 
 import triton
 from pgo_agent.sandbox import target
@@ -109,13 +110,9 @@ def product(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 def theirs(path: Path, folder: Path, **asked: Any) -> str:
     """The code id of what `triton.compile` makes of a kernel, in a process of its own."""
-    env = os.environ | {
-        "TRITON_DISABLE_LINE_INFO": "1",
-        "TRITON_CACHE_DIR": str(folder),
-        "TRITON_DEFAULT_FP_FUSION": "1",
-    }
-    command = [sys.executable, "-c", TRITONS_OWN, str(path), json.dumps(asked)]
-    return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout.strip()
+    done = forked_python.ran(TRITONS_OWN, path, json.dumps(asked), folder)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
 
 
 def test_a_pipelined_product_is_the_code_that_triton_itself_compiles(product: Made, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What SASS is made of is read from its words as nvdisasm lists it, which is asked of several kernels at once."""
 
+import copy
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -58,6 +59,7 @@ GROUP = (
     " %rd3, 1, 1, 1{turned}; wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;"
 )
 Assemble = Callable[..., bytes]
+LISTED: dict[tuple[bytes, ...], list[dict[str, object]]] = {}
 
 
 @pytest.fixture
@@ -69,7 +71,11 @@ def cubins(tmp_path: Path, ptxas: Assemble) -> list[Path]:
 
 
 def mixes(files: list[Path]) -> list[dict[str, object]]:
-    return sass_mix.mixes(files, 90, knobs.nvidia.nvdisasm.path)
+    """What nvdisasm lists of files; of the same ones in every test it is asked once."""
+    of = tuple(file.read_bytes() for file in files)
+    if of not in LISTED:
+        LISTED[of] = sass_mix.mixes(files, 90, knobs.nvidia.nvdisasm.path)
+    return copy.deepcopy(LISTED[of])
 
 
 def test_the_words_of_a_kernel_say_what_nvdisasm_lists(cubins: list[Path]) -> None:

@@ -101,11 +101,10 @@ CALLS = {  # of integers they must give the very sum
 
 @pytest.fixture(scope="module")
 def addition() -> GpuJudge:
-    from pgo_agent.sandbox import target
-
     from tests.conftest import TARGETS
+    from tests.judges import judge_of
 
-    return GpuJudge(target.read(TARGETS / "add.py"), gpu=None, device="h200")
+    return judge_of(TARGETS / "add.py")
 
 
 @pytest.mark.parametrize("what", CALLS)

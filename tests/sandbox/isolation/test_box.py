@@ -79,14 +79,17 @@ def test_a_process_that_was_killed_is_told_from_one_that_failed(attack: Attack) 
     assert attack.ran("os.kill(os.getpid(), signal.SIGKILL)").killed
 
 
-@pytest.mark.parametrize(
-    "code",
-    ["(box/'new').write_text('')", "(box/'request.json').write_text('')", "(box/'request.json').rename(box/'out'/'r')",
-     "(box/'request.json').unlink()", "(box/'out').rename(box/'elsewhere')"],
+CHANGES = (
+    "(box/'new').write_text('')", "(box/'request.json').write_text('')", "(box/'request.json').rename(box/'out'/'r')",
+    "(box/'request.json').unlink()", "(box/'out').rename(box/'elsewhere')",
 )  # fmt: skip
-def test_it_cannot_change_its_own_folder(attack: Attack, code: str) -> None:
+
+
+def test_it_cannot_change_its_own_folder(attack: Attack) -> None:
     (attack.folder / "request.json").write_text("{}")
-    assert attack.refused(code)
+    tried = "try:\n    {0}\n    print('succeeded')\nexcept OSError as e:\n    print('refused', e)\n"
+    said = attack.ran("".join(tried.format(code) for code in CHANGES)).output.splitlines()
+    assert [line.partition(" ")[0] for line in said] == ["refused"] * len(CHANGES), said
     assert sorted(p.name for p in attack.folder.iterdir()) == ["out", "process.log", "request.json", "tmp"]
 
 

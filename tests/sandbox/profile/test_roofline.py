@@ -6,16 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pgo_agent.sandbox import target
-from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 from pgo_agent.sandbox.judge.questions import PEAK_MARGIN, PeakRates
 from pgo_agent.sandbox.judge.timing import measured_peaks as measured
 from pgo_agent.sandbox.profile.backend import Workbench
 from pgo_agent.sandbox.profile.kernel_profile import Missing, Roofline
 from pgo_agent.sandbox.profile.roofline import NAME, Work, of_case, peaks_of, roofline, work_of, works
 
+from tests.judges import judge_of, judged
 from tests.sandbox import tracing
 from tests.sandbox.conftest import ADD
-from tests.sandbox.judge.test_gpu_judge import check, write
 
 H200 = PeakRates(flops=700e12, moved=4e12)
 rates = st.floats(1e9, 1e16)
@@ -171,13 +170,11 @@ CASES, SMALL, HELD_OUT = {"one": {}}, {}, {}
 """
 
 
-def test_a_judge_without_a_gpu_says_so_and_goes_on_judging(tmp_path: Path) -> None:
-    judge = GpuJudge(target.read(write(tmp_path)), gpu=None, sandbox="none")
-    try:
-        missing = peaks_of(judge, "CASES/one")
-        assert missing == Missing(NAME, "this judge has no GPU")
-        assert of_case(Work(1, 1), 1.0, "measured", missing) == missing
-        assert check(judge).verdict == "checked"
-        assert judge.replaced == 0
-    finally:
-        judge.close()
+def test_a_judge_without_a_gpu_says_so_and_goes_on_judging() -> None:
+    judge = judge_of(ADD)
+    before = judge.replaced
+    missing = peaks_of(judge, "CASES/1m")
+    assert missing == Missing(NAME, "this judge has no GPU")
+    assert of_case(Work(1, 1), 1.0, "measured", missing) == missing
+    assert judged(judge).verdict == "checked"
+    assert judge.replaced == before

@@ -2,6 +2,7 @@
 
 import re
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +26,22 @@ def addition() -> GpuJudge:
     return judge_of(ADD)
 
 
-def judged_as(folder: Path, text: str, source: str = "", **asked: Any) -> Judgement:
-    """The verdict on a source, by default its own, for a target of this text."""
-    (folder / "add.py").write_text(text)
-    judge = GpuJudge(target.read(folder / "add.py"), gpu=None)
-    try:
-        return judge.verdict(Check(source=source or text, **asked))
-    finally:
+JUDGES: dict[str, GpuJudge] = {}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _closed() -> Iterator[None]:
+    yield
+    for judge in JUDGES.values():
         judge.close()
+
+
+def judged_as(folder: Path, text: str, source: str = "", **asked: Any) -> Judgement:
+    """The verdict on a source, by default its own, for a target of this text. Each has one judge."""
+    if text not in JUDGES:
+        (folder / "add.py").write_text(text)
+        JUDGES[text] = GpuJudge(target.read(folder / "add.py"), gpu=None)
+    return JUDGES[text].verdict(Check(source=source or text, **asked))
 
 
 def test_a_wrong_kernel_of_which_all_cases_are_in_bf16_is_wrong(tmp_path: Path) -> None:
@@ -49,7 +58,7 @@ def test_a_mistake_in_the_last_of_nine_configurations_is_found_and_the_configura
     text = text.replace("BLOCK: tl.constexpr", "BLOCK: tl.constexpr, W: tl.constexpr")
     right = judged_as(tmp_path, text)
     assert (right.verdict, right.coverage.counts["configurations"]) == (Verdict.CHECKED, Count(9, 9)), right.reason
-    wrong = judged_as(tmp_path, text.replace("    inside = at < n\n", "    inside = at < n - (W == 8)\n"))
+    wrong = judged_as(tmp_path, text, text.replace("    inside = at < n\n", "    inside = at < n - (W == 8)\n"))
     assert wrong.verdict == Verdict.WRONG and "in its configuration BLOCK=256 W=8" in wrong.reason, wrong.reason
 
 
