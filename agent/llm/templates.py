@@ -13,10 +13,7 @@ PARTS = {"optimizer": ("cards", "formats", "sections")}  # folders of templates 
 
 def render(name: str, **values: Any) -> str:
     """Return the text of `prompts/NAME.j2` with these values. Raises jinja2.UndefinedError for a missing one."""
-    import jinja2
-
-    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return environment.from_string(_template(name)).render(**values)
+    return str(_compiled(name).render(**values))
 
 
 @cache
@@ -31,6 +28,15 @@ def digest(name: str) -> str:
 def fenced(what: str, text: str) -> str:
     """Return a line to put before and after a text. A text cannot hold its own hash, so it cannot fake that line."""
     return f"--- {what} {hashlib.sha256(text.encode()).hexdigest()[:12]} ---"
+
+
+@cache
+def _compiled(name: str) -> Any:
+    """Return a template as Python code: that takes longer than to fill it in."""
+    import jinja2
+
+    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return environment.from_string(_template(name))
 
 
 @cache
