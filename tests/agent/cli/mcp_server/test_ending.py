@@ -1,31 +1,15 @@
 """A run that a client ends over MCP has its last session when what was submitted is judged, and waits for nothing."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 from mcp import Client
-from pgo_agent.agent.cli.mcp_server import worker
 
 from tests.agent.cli.mcp_server import serving
 from tests.agent.cli.mcp_server.serving import RIGHT, TARGET, call
 
 pytestmark = pytest.mark.long  # two whole runs
-
-
-@pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    folder = serving.folder(tmp_path_factory.mktemp("ended"))
-    yield folder
-    serving.kill(folder, worker.MODULE)
-
-
-@pytest.fixture(scope="module")
-def url(root: Path) -> Iterator[str]:
-    with serving.http(root) as served:
-        yield served
 
 
 @pytest.mark.parametrize("order", ["submit, finish", "finish, submit"])

@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -27,19 +26,6 @@ from tests.agent.loopback import edit
 
 pytestmark = pytest.mark.long  # a run that is judged in for half a minute
 LISTED = '{"_add": [{"BLOCK": 256, "num_warps": 2}]}'
-
-
-@pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    folder = serving.folder(tmp_path_factory.mktemp("served"))
-    yield folder
-    serving.kill(folder, worker.MODULE)
-
-
-@pytest.fixture(scope="module")
-def url(root: Path) -> Iterator[str]:
-    with serving.http(root) as served:
-        yield served
 
 
 @pytest.fixture(scope="module")
