@@ -13,6 +13,7 @@ from typing import cast
 from pgo_agent.agent.moves.catalogue import SOURCE_MOVES
 from pgo_agent.agent.run.record.shipped_results import rows
 from pgo_agent.evals.ablation import beside, by_generation
+from pgo_agent.evals.ablation import run as ablation
 from pgo_agent.evals.field import outcome
 from pgo_agent.evals.field import report as field_report
 from pgo_agent.evals.field import run as field_run
@@ -147,14 +148,14 @@ def ablations() -> str:
 
 def of_an_ablation(path: Path) -> str:
     """Return the section of one file of rows."""
-    results = beside.opened(path)
+    results = ablation.opened(path)
     ended = [row for w in results.plan.runs if (row := results.ended(w))]
     measured = [row["environment"] for row in ended if row["environment"]]
     where = measured_on(Environment.from_json(measured[0]), *{str(row["commit"]) for row in ended}) if measured else ""
     left, every = len(results.missing), len(results.plan.runs)
     said = f"**{left} of {every} runs are not made yet: nothing is decided by these.**\n\n" if left else ""
-    earlier = next((p for p in RESULTS.glob(f"{ABLATIONS}-*.jsonl") if path.stem.startswith(f"{p.stem}-")), None)
-    more = "".join(f"- {line}\n" for line in beside.lines(results, beside.opened(earlier))) if earlier else ""
+    earlier = next((p for p in path.parent.glob(f"{ABLATIONS}-*.jsonl") if path.stem.startswith(f"{p.stem}-")), None)
+    more = "".join(f"- {line}\n" for line in beside.lines(results, ablation.opened(earlier))) if earlier else ""
     return f"{said}{by_generation.markdown(results)}{more}\n`evals/results/{path.name}`. {where}.\n"
 
 

@@ -142,7 +142,6 @@ def eval_ablation(
     and shows what came of it once all runs have ended, with a GPU or without.
     """
     from pgo_agent.evals.ablation import report, run
-    from pgo_agent.evals.ablation.beside import opened as rows_of
     from pgo_agent.evals.ablation.plan import read
 
     with runner.faults(json_lines):
@@ -150,7 +149,7 @@ def eval_ablation(
         if estimate:
             raise typer.Exit(report.estimated(written.plan, json_lines))
         shared = run.shared(written, slurm)
-        earlier = {"earlier": rows_of(beside)} if beside else {}
+        earlier = {"earlier": run.opened(beside)} if beside else {}
     _run_plan(run, report, written, asked, store, json_lines, at_once, slurm, shared, earlier)
 
 

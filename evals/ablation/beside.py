@@ -4,13 +4,10 @@ Whatever changed between the two is in the difference: prompts, the gate, the ho
 asks, with both commits, and never instead. Pairs and intervals are those of `compare.py`.
 """
 
-import json
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
-from pgo_agent.evals.ablation import plan as plans
+from pgo_agent.evals.ablation.by_generation import figures
 from pgo_agent.evals.ablation.compare import Difference, between
 from pgo_agent.evals.ablation.plan import LENDER
 from pgo_agent.evals.ablation.run import Results
@@ -27,21 +24,8 @@ class Beside:
 
     def __str__(self) -> str:
         d = self.difference
-        by_target = ", ".join(f"{Path(t).stem} {math.exp(x):.4f}x" for t, x in d.targets.items())
-        interval = f"{math.exp(d.mid):.4f}x [{math.exp(d.low):.4f}x, {math.exp(d.high):.4f}x]"
         arms = f"{d.arm.insight} of {self.later} against {d.base.insight} of {self.earlier}"
-        return f"after the last generation, beside earlier runs: {arms}: {interval} ({d.pairs} pairs; {by_target})"
-
-
-def opened(file: Path) -> Results:
-    """Open rows by the plan that stands before them. Raises UsageFault where none does."""
-    try:
-        with file.open() as lines:
-            head = json.loads(next(lines))
-        return Results(file, plans.of_values(head["plan"], str(file)))
-    except (OSError, ValueError, KeyError, TypeError, StopIteration) as e:
-        problem = f"{file} holds no rows of an ablation ({type(e).__name__}: {e})"
-        raise UsageFault(problem, "give the file that an `eval ablation ... -o FILE` wrote") from e
+        return f"after the last generation, beside earlier runs: {arms}: {figures(d)}"
 
 
 def differences(later: Results, earlier: Results) -> list[Beside]:

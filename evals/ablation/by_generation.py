@@ -65,9 +65,14 @@ def columns(results: Results) -> list[str]:
 
 def said(d: Difference) -> str:
     """Return a difference as a sentence."""
+    return f"{d.arm.insight} against {d.base.insight}: {figures(d)}"
+
+
+def figures(d: Difference) -> str:
+    """Return the numbers of a difference: the ratio with its interval, and the kernels that it is of."""
     by_target = ", ".join(f"{Path(t).stem} {math.exp(x):.4f}x" for t, x in d.targets.items())
     interval = f"{math.exp(d.mid):.4f}x [{math.exp(d.low):.4f}x, {math.exp(d.high):.4f}x]"
-    return f"{d.arm.insight} against {d.base.insight}: {interval} ({d.pairs} pairs; {by_target})"
+    return f"{interval} ({d.pairs} pairs; {by_target})"
 
 
 def lines(results: Results) -> Iterator[str]:

@@ -4,8 +4,10 @@ Relies on `evals/runner/` for the runs and their file, on `outcome.py` for what 
 the baseline of their target from its lender: all are made in one workspace.
 """
 
+import json
 import math
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from pgo_agent.agent.exit_codes import Exit
 from pgo_agent.agent.llm import models
@@ -16,7 +18,7 @@ from pgo_agent.agent.run.record.store import Store
 from pgo_agent.agent.run.settings import RunSettings
 from pgo_agent.evals.ablation import outcome
 from pgo_agent.evals.ablation.outcome import Generation
-from pgo_agent.evals.ablation.plan import LENDER, RELAY, AblationPlan, AblationRun, Insight
+from pgo_agent.evals.ablation.plan import LENDER, RELAY, AblationPlan, AblationRun, Insight, of_values
 from pgo_agent.evals.ablation.scores import score
 from pgo_agent.evals.runner import results as planned
 from pgo_agent.evals.runner import run as running
@@ -90,6 +92,17 @@ class Results(planned.Results[AblationRun]):
     def commits(self) -> dict[AblationRun, str]:
         """Return which pgo-agent made each run that ended."""
         return {w: str(line.get("commit", "")) for w in self.plan.runs if (line := self.ended(w))}
+
+
+def opened(file: Path) -> Results:
+    """Open rows by the plan that stands before them. Raises UsageFault where none does."""
+    try:
+        with file.open() as lines:
+            head = json.loads(next(lines))
+        return Results(file, of_values(head["plan"], str(file)))
+    except (OSError, ValueError, KeyError, TypeError, StopIteration) as e:
+        problem = f"{file} holds no rows of an ablation ({type(e).__name__}: {e})"
+        raise UsageFault(problem, "give the file that an `eval ablation ... -o FILE` wrote") from e
 
 
 def check(results: Results, settings: RunSettings) -> None:

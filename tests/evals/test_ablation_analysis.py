@@ -18,7 +18,7 @@ from pgo_agent.evals.ablation import plan as plans
 from pgo_agent.evals.ablation.compare import Difference, differences
 from pgo_agent.evals.ablation.outcome import Generation
 from pgo_agent.evals.ablation.plan import LENDER, AblationPlan, AblationRun, Arm, Insight
-from pgo_agent.evals.ablation.run import Results
+from pgo_agent.evals.ablation.run import Results, opened
 from pgo_agent.evals.nightly import load
 from pgo_agent.evals.runner.folders import RESULTS
 from pgo_agent.sandbox.errors import UsageFault
@@ -170,7 +170,7 @@ def test_an_arm_is_compared_with_itself_in_earlier_rows_by_kernel_and_seed(tmp_p
     after.mkdir()
     earlier = rows_of(before, {"none": (1.0, 1.0), "all": (1.0, 1.1)}, commit="1" * 40)
     later = rows_of(after, {"none": (1.0, 1.0), "all": (1.0, 1.21)}, commit="2" * 40)
-    none, every = beside.differences(later, beside.opened(earlier.file))
+    none, every = beside.differences(later, opened(earlier.file))
     assert str(none).endswith(
         "none of 22222222 against none of 11111111: 1.0000x [1.0000x, 1.0000x] (2 pairs; a 1.0000x, b 1.0000x)"
     )
