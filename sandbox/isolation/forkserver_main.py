@@ -146,18 +146,23 @@ def _child(request: dict[str, Any], status: int, box: int, log: int) -> NoReturn
 def _beside(request: dict[str, Any], status: int, *files: int) -> NoReturn:
     """Lead the session of a process of ours: tell of it and of its end, and end it when nobody wants to hear that.
 
-    Until then neither number can become another process's.
+    It runs once it is told of. Until it is ended neither number can become another process's.
     """
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()
+    waits, told = os.pipe()
     process = os.fork()
     if not process:
         os.close(status)
-        _run_ours(request, *files)
+        os.close(told)
+        if os.read(waits, 1):
+            _run_ours(request, *files)
+        os._exit(1)
     for fd in (0, *files):
         os.close(fd)
     with contextlib.suppress(OSError):
         os.write(status, b"%d %d\n" % (os.getpid(), process))
+        os.write(told, b"1")
         events = select.poll()
         events.register(status, 0)
         events.register(ended := os.pidfd_open(process), select.POLLIN)

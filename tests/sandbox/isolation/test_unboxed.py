@@ -89,13 +89,16 @@ def test_its_end_is_the_end_of_what_it_began(began: Began) -> None:
 
 
 def test_what_is_ended_before_it_came_never_runs(log: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "slow.py").write_text("import time; time.sleep(0.5)")
+    ended = tmp_path / "ended"
+    (tmp_path / "slow.py").write_text(f"import os\nwhile not os.path.exists({str(ended)!r}): pass\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr("pgo_agent.sandbox.isolation.bubblewrap.extra_paths", lambda: [tmp_path])
     monkeypatch.setitem(forkserver.LIBRARIES, unboxed.MODULE, ("slow",))
     ran = tmp_path / "ran"
-    process = unboxed.Forked(["-c", f"open({str(ran)!r}, 'w')"], worker_process.environment(None), log, [])
-    process.end()
+    for _ in range(30):  # which of two processes is first is chance
+        process = unboxed.Forked(["-c", f"open({str(ran)!r}, 'w')"], worker_process.environment(None), log, [])
+        process.end()
+    ended.touch()
     after = unboxed.Forked(["-c", ""], worker_process.environment(None), log, [])
     assert after.came(60) and after.wait(60) == 0 and not ran.exists()
     after.end()
