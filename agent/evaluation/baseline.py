@@ -56,6 +56,9 @@ def establish(ctx: Context) -> Baseline:
         ctx.emit("note", text=shipped_configurations.note(unfit))
     if loose := plan_rules.unreturned(_plans(ctx, shipped.bundle), ctx.target.in_place):
         ctx.emit("warning", text=f"kernel() does not return {', '.join(loose)}: what becomes of it is not compared")
+    if said := next(iter(shipped.again.items()), None):
+        case = said[0].split("/", 1)[1]
+        ctx.emit("warning", text=f"{case}: when kernel() is called again, {said[1]}: its first call is what is judged")
     best, picked = _best(points, cases, own_plans), shipped_configurations.autotuned(points, cases, own_plans)
     if not ctx.settings.drop_wrong and (wrong := {c: p for c, p in picked.items() if p.problem}):
         raise shipped_configurations.question(ctx.target.path, wrong, best, _wrong_on_held_out(ctx, works, wrong))
@@ -76,6 +79,7 @@ def establish(ctx: Context) -> Baseline:
         unfit=tuple(unfit),
         failures=tuple(f.message.splitlines()[0][:200] for b in (shipped, *(g for g, _ in grid)) for f in b.failures),
         environment=ctx.gpu.environment if ctx.gpu else None,
+        again=shipped.again | held_out.again,
     )
     ctx.store.set_baseline(ctx.run.id, baseline)
     ctx.emit("baseline.completed", points=len(points), gpu_seconds=ctx.gpu_seconds())

@@ -80,9 +80,10 @@ def stages(ctx: Context, built: Built, source: str) -> list[Evidence]:
     contents, in_place = ctx.store.contents, ctx.target.in_place
     cases = {f"{s}/{c}": p for s, of_set in built.described["sets"].items() for c, p in of_set.items()}
     launcher = Launcher(ctx.builder, source, cases)
-    ours = side(contents, contents.manifest(built.bundle), built.replaced, in_place, launcher)
+    ours = side(contents, contents.manifest(built.bundle), built.replaced, in_place, launcher, built.again)
     shipped = next(iter(ctx.baseline().shipped.values())).bundle  # all configurations of the file
-    original = side(contents, _with_held_out(ctx, contents.manifest(shipped)), in_place=in_place)
+    again = ctx.baseline().again
+    original = side(contents, _with_held_out(ctx, contents.manifest(shipped)), in_place=in_place, again=again)
     return [first, *examine(STAGES, ours, original)]
 
 

@@ -185,7 +185,8 @@ class Builder:
         choices = {case: _choices(case, labelled, configs, manifest, codes) for case, labelled in plans.items()}
         statics = {k: _static(builds[k]) for k in launched}
         listed = {case: n for part in parts for case, n in _counts(part).items()}
-        return Built(bundle, described, choices, statics, codes, tuple(failures), seconds, listed=listed)
+        again = {case: said for part in parts for case, said in _again(part).items()}
+        return Built(bundle, described, choices, statics, codes, tuple(failures), seconds, listed=listed, again=again)
 
     def _kernels(self, parts: list[Traced]) -> tuple[dict[str, str], dict[str, bytes], dict[str, Options]]:
         """Return the tracer's keys -> ours, and TTGIR and options by our keys. Raises BadBundle for a flag not
@@ -282,6 +283,11 @@ def _counts(part: Traced) -> dict[str, int]:
     """Configurations of each case, as a tracer counts them."""
     listed = part.get("listed", {})
     return {str(case): n for case, n in listed.items() if type(n) is int}
+
+
+def _again(part: Traced) -> dict[str, str]:
+    """What a launcher does otherwise when it is called again, by case, as a tracer says it."""
+    return {str(case): str(said)[:MESSAGE_LIMIT] for case, said in part.get("again", {}).items()}
 
 
 def _label(sites: Mapping[str, Config], entries: list[TracedPlan], several: bool) -> tuple[str, Config]:

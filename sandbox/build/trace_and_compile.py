@@ -72,6 +72,7 @@ class Traced(TypedDict, total=False):
     kernels: dict[str, TracedKernel]
     traced: dict[str, dict[str, list[TracedPlan]]]  # set -> case -> configurations
     listed: dict[str, int]  # case -> configurations that it has
+    again: dict[str, str]  # case -> what kernel() does otherwise when it is called again
     texts: dict[str, bytes]  # key -> TTGIR
     located: dict[str, bytes]  # and with locations
     ttir: dict[str, bytes]

@@ -72,6 +72,7 @@ class Side:
     replaced: Mapping[str, str] = field(default_factory=dict)  # of TTGIR: `ttgir`, `code_id` of the kernel's own
     in_place: tuple[str, ...] = ()  # inputs that kernel() changes, by the contract
     launcher: Launcher | None = None  # what kernel() launches for other cases can be asked
+    again: Mapping[str, str] = field(default_factory=dict)  # case -> what it does otherwise when it is called again
 
     @cached_property
     def texts(self) -> dict[str, str]:
@@ -91,11 +92,12 @@ def side(
     replaced: Mapping[str, str] | None = None,
     in_place: tuple[str, ...] = (),
     launcher: Launcher | None = None,
+    again: Mapping[str, str] | None = None,
 ) -> Side:
     """Return the side of a bundle with all its plans, and its kernels' static profiles from the content store."""
     plans = {case: list(choices.values()) for case, choices in manifest["plans"].items()}
     statics = {k: (contents.build(k) or {}).get("static", {}) for k in manifest["kernels"]}
-    return Side(contents, manifest, plans, statics, replaced or {}, in_place, launcher)
+    return Side(contents, manifest, plans, statics, replaced or {}, in_place, launcher, again or {})
 
 
 Stage = Callable[[Side, Side], Evidence]

@@ -3,7 +3,8 @@
 Allocation and views are allowed, other torch ops only if the original launcher uses them: so a torch matrix product
 cannot replace a kernel. Also refused are results in a new place where the original changes an input, candidates that
 launch nothing where the original does, launches that nothing depends on, many more launches than the original's, dots
-in a narrower type in any built case, and kernels that store at a symbol of their module, which outlives a launch.
+in a narrower type in any built case, kernels that store at a symbol of their module, which outlives a launch, and
+launchers that do something else when they are called again.
 """
 
 from collections import defaultdict
@@ -25,7 +26,7 @@ SPLIT = 3  # dots that make one of wider operands (tf32x3, bf16x3): then narrowe
 
 def stage(candidate: Side, original: Side) -> Evidence:
     """Return rejected with the first broken rule, else no verdict."""
-    for rule in (_in_place, _ops, _launches, _idle, _precision, _stores):
+    for rule in (_in_place, _ops, _launches, _again, _idle, _precision, _stores):
         problem = next(rule(candidate, original), NONE)
         if problem:
             return Evidence("screen", Verdict.REJECTED, problem)
@@ -101,6 +102,13 @@ def _launches(candidate: Side, original: Side) -> Iterator[Reason]:
         if len(kernels(plan)) > most:
             words = f": {len(kernels(plan))} launches, where {most} are the most for this target"
             yield of_case(case) + plain(words)
+
+
+def _again(candidate: Side, original: Side) -> Iterator[Reason]:
+    """Give what a launcher does otherwise when it is called again: what is judged is one call of each case."""
+    if not original.again:  # the kernel as shipped may do so, as one that draws a seed does
+        for case, said in candidate.again.items():
+            yield of_case(case) + quoted(f": when kernel() is called again, after other cases, {said}", case)
 
 
 def _idle(candidate: Side, original: Side) -> Iterator[Reason]:

@@ -80,9 +80,13 @@ def _answer(folder: Path, request: dict[str, Any], full: bool) -> dict[str, Any]
         from pgo_agent.sandbox.tracer.capture_ttgir import NeedsCubin
 
         raise NeedsCubin("several autotuned launches: a base that does not fit must be passed over while tracing")
+    from pgo_agent.sandbox.tracer import repeated
+
+    first = {f"{s}/{n}": (described["sets"][s][n], entries) for s, of in traced.items() for n, entries in of.items()}
+    again = repeated.differences(session, first)
     used = _write(session, folder / "out")
     kernels = {key: {"name": k["name"], "options": k["options"]} | _shape(k) for key, k in used.items()}
-    return {"described": described, "traced": traced, "kernels": kernels, "listed": listed}
+    return {"described": described, "traced": traced, "kernels": kernels, "listed": listed, "again": again}
 
 
 def _write(session: "Session", out: Path) -> dict[str, dict[str, Any]]:

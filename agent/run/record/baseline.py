@@ -108,6 +108,8 @@ class Baseline(Record):
     unfit: tuple[Unfit, ...]
     failures: tuple[str, ...]  # of builds: a line each
     environment: Environment | None  # of the GPU that measured; None: nothing was measured
+    # case -> what kernel() does otherwise when it is called again
+    again: dict[str, str] = field(default_factory=dict, metadata=OPTIONAL)
 
     def best(self, side: str) -> Best:
         """Return the configurations of a side. Raises KeyError for an unknown side."""
