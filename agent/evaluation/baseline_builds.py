@@ -4,7 +4,7 @@ Reports what is wrong with a file that does not build as it stands. It measures 
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from pgo_agent.agent.moves import launch_space
 from pgo_agent.agent.moves.launch_sites import Config
@@ -15,6 +15,7 @@ from pgo_agent.sandbox.target import SIDES
 from pgo_agent.sandbox.threads import threads
 
 SAMPLE = 24  # configurations of a case that are built where nothing is timed
+GRID_SAMPLE = 12  # points of the launch grid that are built there: 36 of attention cost a minute, for estimates
 HELD_OUT_SHARE = 4  # of this many cores one builds the held-out cases, while all build the launch grid
 GridBuild = tuple[Built, Config | None]  # with the configuration in its text, for launches that are not autotuned
 
@@ -63,17 +64,25 @@ def _grid(ctx: Context, source: str, shipped: Built) -> list[GridBuild]:
     if not grid.texts:
         ctx.emit("note", text=f"{grid.why}; the tuned baseline is the kernel as shipped")
         return []
-    of = f" of {' and '.join(grid.kernels)}" if grid.several else ""
-    ctx.emit(
-        "phase",
-        phase="baseline",
-        doing=f"checking the kernel, and building {grid.points} points of its launch grid{of}",
-    )
+    texts, limit = sample(grid) if ctx.gpu is None else (grid.texts, None)
+    several = f" of {' and '.join(grid.kernels)}" if grid.several else ""
+    points = f"{grid.points} points" if limit is None else f"{limit * len(texts)} of {grid.points} points"
+    doing = f"checking the kernel, and building {points} of its launch grid{several}"
+    ctx.emit("phase", phase="baseline", doing=doing)
     names = {"CASES": [c.split("/", 1)[1] for c in shipped.choices]}
-    workers = max(1, ctx.builder.cores // len(grid.texts))
+    workers = max(1, ctx.builder.cores // len(texts))
     with threads(ctx.builder.cores) as pool:
-        built = list(pool.map(lambda text: ctx.builder.build(text[0], names, None, workers), grid.texts))
-    return [(b, config) for b, (_, config) in zip(built, grid.texts, strict=True)]
+        built = list(pool.map(lambda t: ctx.builder.build(t[0], names, limit, workers, sample=True), texts))
+    return [(b, config) for b, (_, config) in zip(built, texts, strict=True)]
+
+
+def sample(grid: launch_space.Varied) -> tuple[Sequence[tuple[str, Config | None]], int | None]:
+    """Return texts of a grid at even distances, and how many configurations of each are built; None: all."""
+    count, each = len(grid.texts), grid.points // len(grid.texts)
+    if grid.points <= GRID_SAMPLE:
+        return grid.texts, None
+    most = min(count, GRID_SAMPLE)
+    return [grid.texts[count * n // most] for n in range(most)], min(each, max(1, GRID_SAMPLE // most))
 
 
 def grid_points(ctx: Context, source: str, shipped: Built) -> launch_space.Varied:
