@@ -8,6 +8,7 @@ import ast
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from pgo_agent.agent.commands.problems import plain_sizes
 from pgo_agent.agent.kernel_part import Block, blocks
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.errors import UsageFault
@@ -47,7 +48,7 @@ def recognised(text: str, name: str) -> bool:
 
 def read(text: str) -> Problem:
     """Take a problem apart. Raises UsageFault where a name of it is one that a target defines."""
-    parts = [b for b in blocks(text) if not _idle(b)]
+    parts = [b for b in blocks(plain_sizes.rewritten(text, LEAST)) if not _idle(b)]
     makers = {n: f for b in parts for f in b.nodes if isinstance(f, ast.FunctionDef) and (n := f.name) in (GIVEN, INIT)}
     own = [i for i, b in enumerate(parts) if b.names & makers.keys()]
     model = _reached(parts, [i for i, b in enumerate(parts) if MODEL in b.names])

@@ -54,7 +54,7 @@ class Node:
     @property
     def changes(self) -> bool:
         """Whether it changes its first argument, as `index_put_` does."""
-        return self.target.startswith("torch.ops.aten.") and self.op.endswith("_")
+        return self.target.startswith("torch.ops.aten.") and self.op.endswith("_") and not self.op.endswith("__")
 
     @property
     def results(self) -> int:

@@ -96,7 +96,8 @@ class Writer:
             return f"{args[0]}[{args[1]}]"
         if not re.fullmatch(r"torch\.ops\.aten\.\w+\.\w+", node.target):
             raise NoReference(f"{node.target} is no operation of eager PyTorch")
-        target = node.target.replace(f".{node.op}.", f".{node.op.removesuffix('_')}.")  # a reference changes nothing
+        op = node.op.removesuffix("_") if node.changes else node.op  # a reference changes nothing
+        target = node.target.replace(f".{node.op}.", f".{op}.")
         return f"{target}({', '.join([*args, *self._named(node)])})"
 
     def _drawn(self, node: Node, args: Sequence[str]) -> str:

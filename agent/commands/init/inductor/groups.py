@@ -48,8 +48,10 @@ class Group:
 
     @cached_property
     def outputs(self) -> dict[str, Arg]:
-        """What it gives, by its name in the graph, but for shares."""
-        return {a.result: a for launch in self.launches for a in launch.writes if not a.result_partial}
+        """What it gives, by its name in the graph, but for shares. Where nothing has a name there, all that it stores."""
+        stored = [a for launch in self.launches for a in launch.writes]
+        named = [a for a in stored if not a.result_partial]
+        return {a.result: a for a in named or stored}
 
     @property
     def changed(self) -> list[str]:

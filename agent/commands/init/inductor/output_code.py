@@ -68,6 +68,15 @@ class Kernel:
                 result[str(name)] = value.value
         return result
 
+    @cached_property
+    def mutated(self) -> frozenset[str]:
+        """The parameters whose memory it changes, and does not only fill."""
+        keywords = self.decorator.keywords if self.decorator else []
+        meta = next((k.value for k in keywords if k.arg == "inductor_meta"), None)
+        names = dict(_entries(meta)).get("mutated_arg_names") if isinstance(meta, ast.Dict) else None
+        listed = names.elts if isinstance(names, ast.List) else []
+        return frozenset(str(n.value) for n in listed if isinstance(n, ast.Constant))
+
     @property
     def atens(self) -> tuple[str, ...]:
         """The operations of the model that it computes: `aten.gelu`."""

@@ -29,9 +29,11 @@ class Reference:
 def write(group: Group, writer: Writer) -> Reference:
     """Return the reference of a group's results. Raises NoReference."""
     if not group.outputs:
-        raise NoReference("what it stores has no name in the model's graph: shares of a reduction that nothing adds up")
+        raise NoReference("it stores nothing")
     if not any(launch.fragment.nodes for launch in group.launches):
         raise NoReference("there is no graph fragment in the comment before it")
+    if all(a.result_partial for a in group.outputs.values()):
+        raise NoReference("what it stores has no name in the model's graph")
     if any(n.op.startswith("flex_attention") for launch in group.launches for n in launch.fragment.nodes.values()):
         raise NoReference("the functions that flex attention is given for scores and mask stand in its kernel alone")
     several = dict(places(group))

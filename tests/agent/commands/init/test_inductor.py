@@ -170,6 +170,28 @@ def test_memory_that_an_operation_of_the_graph_changes_is_an_input_and_its_refer
     )
 
 
+def test_an_operation_that_two_kernels_do_in_turn_is_one_target() -> None:
+    (made,) = drafts(CODE / "scatter.txt").values()
+    assert made.group.names == ["triton_poi_fused_scatter_0", "triton_poi_fused_scatter_1"]
+    assert (made.group.changed, list(made.group.outputs)) == ([], ["scatter"])
+    assert made.found and made.found.lines == ("scatter = torch.ops.aten.scatter.src(arg0_1, 1, arg1_1, arg2_1)",)
+
+
+def test_an_operation_of_two_underscores_changes_nothing() -> None:
+    (made,) = drafts(CODE / "unpacked.txt").values()
+    assert made.found and any("torch.ops.aten.__rshift__.Scalar(" in line for line in made.found.lines)
+
+
+def test_what_has_no_name_in_the_graph_is_compared_with_the_kernel_as_it_stood(tmp_path: Path) -> None:
+    code = changed(tmp_path, "scatter", r"#   return %scatter\n", "#   return %buf0\n")
+    without = "\n".join(line for line in code.read_text().splitlines() if not line.startswith(("#   %", "#   return")))
+    first = drafts(code)["poi_fused_scatter_0"]
+    assert first.found is None and first.missing == "what it stores has no name in the model's graph"
+    (tmp_path / "older.py").write_text(without)
+    missing = {d.missing for d in drafts(tmp_path / "older.py").values()}
+    assert missing == {"there is no graph fragment in the comment before it"}
+
+
 def test_memory_that_is_used_again_for_a_result_is_no_input() -> None:
     for made in drafts(CODE / "attention.txt").values():
         assert made.group.changed in ([], ["bmm"])
@@ -226,7 +248,7 @@ def test_target_is_right_without_an_edit(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["two_graphs", "dynamic", "loss"])  # a variance is at the bound of the rule
+@pytest.mark.parametrize("name", ["two_graphs", "dynamic", "loss", "scatter", "unpacked"])  # a variance is at the bound of the rule
 def test_every_target_is_right_without_an_edit(tmp_path: Path, name: str) -> None:
     assert pgo("init", "--inductor", CODE / f"{name}.txt", cwd=tmp_path).code == 0
     for path in tmp_path.glob("*_target.py"):

@@ -48,6 +48,17 @@ def models() -> Iterator[tuple[str, dict[str, Any], Callable[[], Model]]]:
     yield "attention", {}, lambda: (attention, (half(2, 64, 128), half(128, 128), half(128, 128)))
     rows = lambda: (torch.randint(0, 64, (256,), device="cuda"), torch.randn(256, 128, device="cuda"))  # noqa: E731
     yield "index_add", {}, lambda: ((lambda i, x: torch.zeros(64, 128, device="cuda").index_add(0, i, x)), rows())
+    put = lambda: (  # noqa: E731
+        torch.randint(0, 128, (64, 8), device="cuda"),
+        *(torch.randn(64, n, device="cuda") for n in (128, 8)),
+    )
+    yield "scatter", {}, lambda: ((lambda i, x, y: x.scatter(1, i, y)), put())
+    bits = lambda: (torch.randint(0, 255, (128, 64), device="cuda", dtype=torch.uint8), half(128, 1))  # noqa: E731
+    yield (
+        "unpacked",
+        {},
+        lambda: ((lambda w, s: torch.stack((w & 15, (w >> 4) & 15), -1).half() * s[..., None]), bits()),
+    )
     yield "random", {}, lambda: ((lambda x: F.dropout(x, 0.1, True)), (half(256, 128),))
 
 
