@@ -26,6 +26,7 @@ from pgo_agent.sandbox.bundle.documents import Described, PlanDocument
 from pgo_agent.sandbox.errors import TargetFault
 from pgo_agent.sandbox.gate import plan_rules
 from pgo_agent.sandbox.gate.verdict import Verdict
+from pgo_agent.sandbox.json_codec import JsonObject
 from pgo_agent.sandbox.judge.interface import Judge
 from pgo_agent.sandbox.target import IN_PLACE
 from pgo_agent.sandbox.threads import threads
@@ -118,9 +119,11 @@ def _check_small(ctx: Context) -> None:
         hint = f'{IN_PLACE} = ("x",) beside the cases says that kernel() changes x; a copy would be timed with the rest'
         raise TargetFault(f"{ctx.target.path}: {judged.reason}", hint)
     if judged.verdict in (Verdict.WRONG, Verdict.CHEATING, Verdict.CRASHED, Verdict.BUILD_ERROR):
+        found = json_codec.from_json(list[JsonObject], judged.evidence.get("numerics", []))
+        admits = shipped_configurations.admitting(c for c in found if c.get("problem"))
         raise TargetFault(
             f"{ctx.target.path}: the kernel as it stands does not pass its own reference: {judged.reason}",
-            "fix kernel() or reference(); nothing can be optimized against a wrong baseline",
+            f"{admits}fix kernel() or reference(); nothing can be optimized against a wrong baseline",
         )
 
 

@@ -12,6 +12,7 @@ from pgo_agent.agent.run.record.run_summary import MeasuredRun, Picked
 from pgo_agent.sandbox import json_codec
 from pgo_agent.sandbox.build.result import Failure
 from pgo_agent.sandbox.errors import TargetFault
+from pgo_agent.sandbox.json_codec import JsonObject
 
 AUTOTUNED = "autotuned"  # the baseline that the autotuner picks, as the record and sides are called
 OPTION = "--drop-wrong"
@@ -73,11 +74,16 @@ def question(path: object, wrong: Best, shipped: Best, held_out: Sequence[Baseli
 
 def advice(wrong: Iterable[BaselinePoint]) -> str:
     """Return the TOLERANCE that admits all of these, as the start of a sentence; empty if none does."""
-    tolerances = [json_codec.from_json(dict[str, float] | None, (p.check or {}).get("admits")) for p in wrong]
-    admitting = [t for t in tolerances if t]
-    if not admitting or len(admitting) < len(tolerances):
+    return admitting(p.check for p in wrong)
+
+
+def admitting(checks: Iterable[JsonObject | None]) -> str:
+    """Return the TOLERANCE that admits what these comparisons found, as `advice` does."""
+    tolerances = [json_codec.from_json(dict[str, float] | None, (c or {}).get("admits")) for c in checks]
+    known = [t for t in tolerances if t]
+    if not known or len(known) < len(tolerances):
         return ""
-    most = ", ".join(f"{n}={max(t[n] for t in admitting):g}" for n in admitting[0])
+    most = ", ".join(f"{n}={max(t[n] for t in known):g}" for n in known[0])
     return f"if such errors are what you accept, TOLERANCE = dict({most}) in the file admits it; else "
 
 

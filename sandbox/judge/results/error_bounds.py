@@ -23,6 +23,7 @@ import torch
 from pgo_agent.sandbox.gate.reason import NONE, Reason, figure, plain
 from pgo_agent.sandbox.judge.results.deviation import Error, Runs
 
+ANOTHER_RESULT = 1e5  # times the error of plain PyTorch: tf32 in place of float32 is less, and nothing rounds so
 RATIOS = {"max_ratio": 2.0, "mean_ratio": 1.5}  # replaced by the TOLERANCE of a target
 RUN_RATIO, FEW = 2.0, 8.0  # slack of runs
 FAST = 4  # units in the last place: fast division and exp2 of a GPU, 2 each
@@ -130,7 +131,7 @@ def admits(held: Sequence[Held]) -> dict[str, float] | None:
             return None
         for name, ratio in h.ratios():
             ratios[name] = max(ratios[name], ratio)
-    if not all(map(math.isfinite, ratios.values())):
+    if max(ratios.values()) > ANOTHER_RESULT:
         return None
     return {n: x if x == RATIOS[n] else _rounded_up(MARGIN * x) for n, x in ratios.items()}
 

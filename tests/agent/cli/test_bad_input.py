@@ -1,6 +1,7 @@
 """What a person can get wrong, each with the exit code and a message that says what to do next."""
 
 import json
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -78,6 +79,18 @@ def test_a_baseline_that_is_wrong(tmp_path: Path) -> None:
     write(tmp_path, ("mask=inside) + tl.load", "mask=inside) - tl.load"))
     done = pgo("optimize", "add.py", cwd=tmp_path)
     assert done.code == 2 and "does not pass its own reference" in done.err and "max error" in done.err
+    assert "TOLERANCE" not in done.err
+
+
+def test_a_baseline_that_rounds_more_is_told_the_tolerance_that_admits_it(tmp_path: Path) -> None:
+    write(tmp_path, ("tl.load(y_ptr + at, mask=inside), mask", "tl.load(y_ptr + at, mask=inside) * 1.000002, mask"))
+    done = pgo("init", "--check", "add.py", cwd=tmp_path)
+    advised = re.search(r"TOLERANCE = dict\(max_ratio=[\d.]+, mean_ratio=[\d.]+\)", done.err)
+    assert done.code == 2 and advised, done.err
+    text = (tmp_path / "add.py").read_text()
+    (tmp_path / "add.py").write_text(f"{text}\n\n{advised[0]}\n")
+    again = pgo("init", "--check", "add.py", cwd=tmp_path)
+    assert again.code == 0, again.err
 
 
 def test_a_baseline_that_does_not_compile(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ class Group:
 
     @cached_property
     def outputs(self) -> dict[str, Arg]:
-        """What it gives, by its name in the graph, but for shares. Where nothing has a name there, all that it stores."""
+        """What it gives, by its name in the graph, but for shares; all that it stores where nothing has one."""
         stored = [a for launch in self.launches for a in launch.writes]
         named = [a for a in stored if not a.result_partial]
         return {a.result: a for a in named or stored}
