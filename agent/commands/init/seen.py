@@ -27,6 +27,7 @@ class Tensor:
     drawn: bool = False  # its values are random numbers, and nothing was computed with them
     copied: tuple[int, ...] = ()  # storages that its values were copied from, in another type maybe
     values: tuple[float, ...] = ()  # lowest, highest, mean, standard deviation; empty: not known
+    held: tuple[str, ...] = ()  # of "inf", "-inf" and "nan" those that were among its values
 
     @property
     def sources(self) -> frozenset[int]:
@@ -147,6 +148,8 @@ def tensor(value: Any) -> Tensor | None:
         return None
     recipe = value.get("recipe") or {}
     shape, stride = (tuple(int(n) for n in value[k]) for k in ("shape", "stride"))
+    values = tuple(float(f) for f in recipe.get("values", ()))
+    held = tuple(dict.fromkeys(str(f) for f in values[:3] if not math.isfinite(f)))  # the deviation of such is a NaN
     return Tensor(
         int(value["storage"]),
         shape,
@@ -157,7 +160,8 @@ def tensor(value: Any) -> Tensor | None:
         recipe.get("high"),
         bool(recipe),
         tuple(int(s) for s in value.get("copied", ())),
-        tuple(float(f) for f in recipe.get("values", ())),
+        values if all(map(math.isfinite, values)) else (),
+        held,
     )
 
 

@@ -1,5 +1,6 @@
 """Traced tensors in the form in which `init` has those of a program that it ran (`seen.tensor` reads it)."""
 
+import math
 from collections.abc import Collection
 
 from pgo_agent.agent.commands.traces.events import TracedTensor
@@ -25,7 +26,8 @@ def _recipe(t: TracedTensor, sizes: Collection[int]) -> JsonObject:
     if t.low is None or t.high is None:
         return {}
     if "int" in t.dtype or t.dtype == "bool":
-        return {"low": int(t.low), "high": _high(int(t.high) + 1, sizes)}
+        finite = math.isfinite(t.low) and math.isfinite(t.high)
+        return {"low": int(t.low), "high": _high(int(t.high) + 1, sizes)} if finite else {}
     if t.mean is None or t.std is None:
         return {}
     return {"values": [t.low, t.high, t.mean, t.std]}

@@ -18,6 +18,7 @@ from pgo_agent.sandbox.errors import UsageFault
 TIMES = "pgo_agent_times"  # the event that `pgo-agent trace` adds
 MOST_UNKNOWN = 1000  # lines of no known event at the begin of a file that is no trace
 _OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+_NO_NUMBERS = ("inf", "-inf", "nan")  # as tritonparse writes them, for JSON has none
 _WARPS = re.compile(r'"ttg\.num-warps" = (\d+)')
 
 
@@ -212,7 +213,7 @@ def argument(raw: Any) -> Argument:
 
 
 def _figure(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
+    return float(value) if isinstance(value, int | float) or value in _NO_NUMBERS else None
 
 
 def _compiled(raw: Any) -> Compiled:

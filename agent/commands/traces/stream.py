@@ -5,15 +5,18 @@ What is cut short is noted, and its whole lines are given.
 
 import gzip
 import json
+import re
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO
 
 from pgo_agent.sandbox.errors import UsageFault
 
-READ = 1 << 16  # bytes of a compressed file at once
+READ = 1 << 16  # bytes at once
+MOST = 1 << 27  # bytes of a line: one is a compilation with all its texts
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 HINT = "record one with `pgo-agent trace -- python train.py`, or with TRITON_TRACE=FOLDER TRITON_TRACE_LAUNCH=1"
 
@@ -31,18 +34,35 @@ def files(path: Path) -> list[Path]:
 
 def lines(file: Path, cut: list[str]) -> Iterator[bytes]:
     """Yield whole lines; a last one without its end is whole if it is JSON. `cut` gets the file's name where it ends
-    early."""
+    early. A line of more than MOST bytes is empty."""
     try:
-        with _opened(file) as stream:
-            for line in stream:
-                if not line.endswith(b"\n") and not _json(line):
+        with _opened(file) as chunks:
+            for line in _split(chunks):
+                if line and not line.endswith(b"\n") and not _json(line):
                     cut.append(file.name)
-                elif line.strip():
+                elif line.strip() or not line:
                     yield line
     except (EOFError, zlib.error, OSError) as e:
         if isinstance(e, OSError) and not isinstance(e, gzip.BadGzipFile):
             raise UsageFault(f"cannot read {file}: {e.strerror or e}", HINT) from None
         cut.append(file.name)
+
+
+def _split(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield lines with their ends. No more of a line is held than one may have."""
+    parts, size = list[bytes](), 0
+    for chunk in chunks:
+        for part in re.findall(rb"[^\n]*\n|[^\n]+", chunk):
+            size += len(part)
+            if size <= MOST:
+                parts.append(part)
+            else:
+                parts.clear()
+            if part.endswith(b"\n"):
+                yield b"".join(parts)
+                parts, size = [], 0
+    if size:
+        yield b"".join(parts)
 
 
 def _json(line: bytes) -> bool:
@@ -55,34 +75,33 @@ def _json(line: bytes) -> bool:
 
 @contextmanager
 def _opened(file: Path) -> Iterator[Iterable[bytes]]:
+    """Give a file's bytes, unpacked, in parts."""
     with file.open("rb") as raw:
         magic = raw.read(4)
         raw.seek(0)
         if magic[:2] == GZIP:
             with gzip.open(raw) as stream:
-                yield stream
+                yield iter(partial(stream.read1, READ), b"")
         elif magic == ZSTD:
             yield _zstd(file, raw)
         else:
-            yield raw
+            yield iter(partial(raw.read, READ), b"")
 
 
 def _zstd(file: Path, raw: IO[bytes]) -> Iterator[bytes]:
-    """Yield the lines of zstd's frames. Raises EOFError after those of a last one that is cut."""
+    """Yield what zstd's frames hold. Raises EOFError after a last one that is cut."""
     try:
         import zstandard
     except ImportError:
         raise UsageFault(f"{file} is compressed by zstd", "pip install zstandard, or unpack it") from None
-    frame, begun, rest = zstandard.ZstdDecompressor().decompressobj(), False, b""
+    frame, begun = zstandard.ZstdDecompressor().decompressobj(), False
     while data := raw.read(READ):
         while data:
             try:
-                *whole, rest = (rest + frame.decompress(data)).split(b"\n")
+                yield frame.decompress(data)
             except zstandard.ZstdError:
                 raise EOFError from None
-            yield from (line + b"\n" for line in whole)
             data, begun = frame.unused_data if frame.eof else b"", not frame.eof
             frame = zstandard.ZstdDecompressor().decompressobj() if frame.eof else frame
     if begun:
         raise EOFError
-    yield from [rest] if rest else []

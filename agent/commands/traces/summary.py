@@ -97,7 +97,7 @@ class Trace:
     kernels: list[Kernel]
     reading: Reading
     triton: set[str]
-    archs: set[str]
+    archs: set[str]  # as tritonparse calls them: sm90, gfx942
     untimed: str = ""  # why nothing was timed, where that was tried
     gpu: str = ""  # that it was timed on
 
@@ -144,6 +144,9 @@ def summarize(path: Path) -> Trace:
                 gpu = event.gpu or gpu
             case Tuned():
                 tuned.setdefault(event.kernel, []).append(event.ms)
+    if not kernels and reading.unreadable:
+        problem = f"{path} has no launch that can be read, and {reading.unreadable} lines that cannot"
+        raise UsageFault(problem, "record it anew, with tritonparse 0.6 or newer")
     if not kernels:
         hint = "record launches too: TRITON_TRACE_LAUNCH=1, or `pgo-agent trace -- PROGRAM`"
         raise UsageFault(f"{path} has no launches, only compilations", hint)

@@ -17,6 +17,7 @@ from pgo_agent.agent.commands.traces.launcher import Launcher
 from pgo_agent.agent.commands.traces.summary import Kernel, Signature, Trace
 from pgo_agent.agent.run.settings import DEFAULT_DEVICE, RunSettings
 from pgo_agent.sandbox import devices
+from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import UsageFault
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.target import AS_IT_STOOD
@@ -61,6 +62,7 @@ def write(trace: Trace, kernel: Kernel, to: Path | None, force: bool, settings: 
         *(left if form.left_out else []),
         *said,
         *versions(trace),
+        *gpus(trace, devices.find(settings.device or DEFAULT_DEVICE)),
     ]
     return Written(to, kernel.name, len(form.signatures), tuple(notes), tried.kept.kind != guessed_sizes.WRONG)
 
@@ -110,6 +112,13 @@ def made(trace: Trace, kernel: Kernel) -> Launcher:
 def _uses(compiled: Compiled, one: Signature) -> Uses | None:
     pointers = [n for n, v in one.first.arguments.items() if isinstance(v, TracedTensor)]
     return argument_uses.of(compiled.ttgir, pointers) if compiled.ttgir else None
+
+
+def gpus(trace: Trace, device: Device) -> list[str]:
+    """Return what to say of a trace that another GPU made than the target is for."""
+    others = sorted(a for a in trace.archs if a.replace("_", "") not in (f"sm{device.arch}", str(device.arch)))
+    text = f"the trace is of {', '.join(others)}, and the target for {device.name}: its tiles and warps are the other's"
+    return [text] if others else []
 
 
 def versions(trace: Trace) -> list[str]:

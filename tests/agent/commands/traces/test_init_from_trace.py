@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 import torch
-from pgo_agent.agent.commands.traces import events, summary, target_file
+from pgo_agent.agent.commands.traces import events, stream, summary, target_file
 from pgo_agent.agent.commands.traces.launched_calls import calls, shrunk
 from pgo_agent.agent.commands.traces.launcher import Launcher
-from pgo_agent.sandbox import target
+from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.errors import UsageFault
 
 from tests.agent.command_line import pgo
@@ -271,6 +271,49 @@ def test_another_triton_is_said(tmp_path: Path) -> None:
             event["payload"]["metadata"]["triton_version"] = "3.1.0"
 
     assert "the trace is of Triton 3.1.0" in target_file.versions(summary.summarize(edited(tmp_path, older)))[0]
+
+
+@pytest.mark.parametrize("arch", ["sm103", "gfx942"])
+def test_another_gpu_is_said(tmp_path: Path, arch: str) -> None:
+    def elsewhere(event: dict[str, Any]) -> None:
+        if "payload" in event:
+            event["payload"]["metadata"]["arch"] = arch
+
+    of_another = summary.summarize(edited(tmp_path, elsewhere))
+    assert f"the trace is of {arch}" in target_file.gpus(of_another, devices.find("h100"))[0]
+    assert not target_file.gpus(summary.summarize(RECORDED), devices.find("h100"))
+
+
+def test_values_that_are_no_numbers_are_marked_and_not_drawn(tmp_path: Path) -> None:
+    def masked(event: dict[str, Any]) -> None:
+        if of(event, "_norm") and "extracted_args" in event:
+            event["extracted_args"]["X"] |= {"min": "-inf", "max": 3.0, "mean": "-inf", "std": "nan"}
+
+    done = pgo("init", "--from-trace", edited(tmp_path, masked), "--kernel", "_norm", "-o", "t.py", cwd=tmp_path)
+    assert done.code == 0, done.err
+    (line,) = [line for line in (tmp_path / "t.py").read_text().splitlines() if line.strip().startswith('"X": ')]
+    assert "normal(" in line and line.endswith("# guessed: it held -inf, and here it does not")
+
+
+def test_launches_that_cannot_be_read_are_not_called_none(tmp_path: Path) -> None:
+    def shapeless(event: dict[str, Any]) -> None:
+        for argument in event.get("extracted_args", {}).values():
+            argument.pop("shape", None)
+
+    with pytest.raises(UsageFault, match="no launch that can be read, and"):
+        summary.summarize(edited(tmp_path, shapeless))
+
+
+def test_a_line_that_is_too_long_is_left_out_and_its_neighbours_are_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "MOST", 1 << 20)
+    whole = edited(tmp_path, lambda e: None)
+    long = tmp_path / "long.ndjson"
+    long.write_bytes(b"\0" * (3 << 20) + b"\n" + whole.read_bytes() + b"\0" * (3 << 20))
+    found, same = summary.summarize(long), summary.summarize(whole)
+    assert [(k.name, k.launches) for k in found.kernels] == [(k.name, k.launches) for k in same.kernels]
+    assert found.reading.unreadable == 2
 
 
 def test_no_text_of_a_trace_but_the_source_gets_into_a_target(tmp_path: Path) -> None:
