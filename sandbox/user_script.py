@@ -14,7 +14,7 @@ import os
 import runpy
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -74,7 +74,7 @@ def main(folder: Path, words: list[str]) -> None:
         "whole": whole,
         "seconds": _seconds(names.get(request["seconds"])),
     }
-    answer["outputs"] = _kept(names.get(request["outputs"]), folder / "outputs")
+    answer["outputs"] = keep(names.get(request["outputs"]), folder / "outputs")
     (folder / "answer.json").write_text(json.dumps(answer))
 
 
@@ -88,16 +88,42 @@ def _seconds(value: object) -> list[float]:
     return [float(v) for v in value] if isinstance(value, list | tuple) else []
 
 
-def _kept(value: object, path: Path) -> list[str]:
-    """Write named tensors and numbers for the comparison, a program without torch as JSON; return the names."""
-    named = value if isinstance(value, dict) else {} if value is None else {"outputs": value}
+def keep(value: object, path: Path) -> list[str]:
+    """Write named tensors and numbers for the comparison, a program without torch as JSON; return the names.
+
+    Raises TypeError for what is neither.
+    """
+    named = dict(_flat("", value if isinstance(value, dict) else {} if value is None else {"outputs": value}))
     if named and "torch" in sys.modules:
         import torch
 
-        torch.save({str(n): torch.as_tensor(v).detach().cpu() for n, v in named.items()}, path)
+        tensors = dict[str, torch.Tensor]()
+        for name, part in named.items():
+            try:
+                tensors[name] = torch.as_tensor(part).detach().cpu()
+            except (TypeError, ValueError, RuntimeError):
+                kind = type(part).__name__
+                raise TypeError(f"{name} is a {kind}: give tensors, numbers, or lists and dicts of them") from None
+        torch.save(tensors, path)
     elif named:
-        path.write_text(json.dumps({str(n): v for n, v in named.items()}))
-    return [str(n) for n in named]
+        path.write_text(json.dumps(named))
+    return list(named)
+
+
+def _flat(name: str, value: object) -> Iterator[tuple[str, object]]:
+    """Yield what stands in dicts, and in lists of tensors, by names like `layers.0.hidden`."""
+    if not isinstance(value, dict | list | tuple) or not _holds_tensors(value):
+        yield name, value
+        return
+    for key, part in value.items() if isinstance(value, dict) else enumerate(value):
+        yield from _flat(f"{name}.{key}" if name else str(key), part)
+
+
+def _holds_tensors(value: object) -> bool:
+    """Whether it is a tensor of any dimension, or a list of such, or a dict."""
+    if isinstance(value, list | tuple):
+        return any(map(_holds_tensors, value))
+    return isinstance(value, dict) or bool(getattr(value, "shape", ()))
 
 
 if __name__ == "__main__":

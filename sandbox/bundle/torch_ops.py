@@ -25,6 +25,7 @@ _REDUCED = (
     *("amax.default", "amin.default", "max.default", "max.dim", "min.default", "min.dim", "argmax.default"),
     *("argmin.default", "any.default", "any.dim", "all.default", "all.dim", "var.correction", "std.correction"),
     *("var_mean.correction", "linalg_vector_norm.default", "logsumexp.default", "topk.default", "sort.default"),
+    *("norm.Scalar", "norm.ScalarOpt_dim"),
     *("sort.stable", "cumsum.default", "cumprod.default", "cummax.default", "logcumsumexp.default"),
 )
 _MULTIPLIED = (

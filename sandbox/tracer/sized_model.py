@@ -99,7 +99,10 @@ class SizedModel:
         return list(self.module.get_inputs(*(sizes[n] for n in self.given)))
 
     def _init(self, sizes: Sizes) -> list[Any]:
-        return list(self.module.get_init_inputs(*(sizes[n] for n in self.init)))
+        made = self.module.get_init_inputs(*(sizes[n] for n in self.init))
+        if not isinstance(made, list | tuple):
+            raise TypeError(f"get_init_inputs() gives a {type(made).__name__}, and not a list of arguments in order")
+        return list(made)
 
     def _model(self, sizes: Sizes) -> Any:
         return prepared(self.module.Model(*self._init(sizes)))

@@ -64,9 +64,8 @@ def _model(path: Path, to: Path, settings: RunSettings) -> tuple[list[str], list
     _save(written.text(problem, looked, path.name), to)
     if why := _unheld(inside, device, to):
         to.unlink()
-        raise UsageFault(
-            f"no plan can hold what the model does: {why}", "give a part of it that is in a file of its own"
-        )
+        hint = "put the part of the model that you want into a file of its own, in the same form, and give that"
+        raise UsageFault(f"no plan can hold what the model does: {why}", hint)
     sizes = ", ".join(f"{n} = {v}" for n, v in problem.sizes.items())
     lines = [
         "a problem of KernelBench's form: the kernel as shipped is PyTorch's own",

@@ -152,8 +152,9 @@ def notes(problem: Problem, looked: Looked) -> Iterator[str]:
         yield "dropout is off: random numbers cannot be compared"
     if looked.batch_norm:
         yield "batch norm uses the statistics of the batch, and its running ones are not kept: kernel() changes nothing"
-    if not list(_small(problem, looked)):
-        yield "the model takes no smaller sizes: Triton's interpreter may be too slow for the one small case"
     fixed = [n for n, v in problem.sizes.items() if v > 8 and all(t.sizes[n] == v for t in looked.cases.values())]
+    if not list(_small(problem, looked)):
+        why = "no smaller case takes little enough work" if len(fixed) < len(problem.sizes) else "no size may change"
+        yield f"{why}: Triton's interpreter may be too slow for the one small case"
     if fixed:
         yield f"the model takes no other {', '.join(fixed)}: every case has the size that the problem has"

@@ -22,6 +22,6 @@ def start(
             listing.show(trace, asked)
         return
     written = target_file.write(trace, trace.named(kernel), to, force, settings)
-    about = [f"{written.kernel}: {written.cases} kinds of launches, each a case with its weight"]
+    about = [f"{written.kernel}: kinds of launches, each a case with its weight: {written.cases}"]
     made = outcome.written(written.path, about, written.notes)
     outcome.tell(Outcome((made,), notes=tuple(trace.reading.notes())), json_lines)

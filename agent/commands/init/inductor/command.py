@@ -83,7 +83,7 @@ def write(file: str, kernel: str | None, to: Path | None, force: bool, settings:
     if not written:
         raise UsageFault("; ".join(without), "name another --kernel")
     about = [
-        f"{len(found)} kernels that a target can be written for, in code that looks like that of {modules[0].release}:",
+        f"kernels that a target can be written for, in code that looks like that of {modules[0].release}: {len(found)}",
         *(f"  {one.share:4.0%} of the bytes: {_told(one)}" for one in found),
     ]
     return Outcome(tuple(written), tuple(about), tuple(without))

@@ -9,10 +9,11 @@ from typing import Any
 
 import jsonschema
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from pgo_agent.agent.run import proved
-from pgo_agent.sandbox import compare_outputs
+from pgo_agent.sandbox import compare_outputs, user_script
 
 from tests.agent.command_line import Done, pgo
 from tests.evals.rows import kept_schema
@@ -93,6 +94,25 @@ def test_what_differs_is_told_by_kind(tmp_path: Path, capsys: pytest.CaptureFixt
     assert second["count"]["problem"] == "1 of 2 differ" and third["count"]["problem"].startswith("[1] torch.int64")
     assert third["near"]["problem"] == "NaN or infinities stand elsewhere"
     assert fourth["near"]["problem"] == "it is missing"
+
+
+def test_outputs_may_be_lists_and_dicts_of_tensors(tmp_path: Path) -> None:
+    layers = [{"hidden": torch.ones(2), "cache": (torch.zeros(3), torch.ones(1, 1))}, {"hidden": torch.ones(2)}]
+    names = user_script.keep(
+        {"layers": layers, "loss": 1.5, "steps": [1, 2], "rows": [[1.0], [2.0]]}, tmp_path / "kept"
+    )
+    assert names == [
+        "layers.0.hidden",
+        "layers.0.cache.0",
+        "layers.0.cache.1",
+        "layers.1.hidden",
+        "loss",
+        "steps",
+        "rows",
+    ]
+    assert {n: list(t.shape) for n, t in torch.load(tmp_path / "kept").items()}["rows"] == [2, 1]
+    with pytest.raises(TypeError, match="name is a str: give tensors, numbers, or lists and dicts of them"):
+        user_script.keep({"name": "a model"}, tmp_path / "kept")
 
 
 @pytest.mark.parametrize(
