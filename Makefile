@@ -26,7 +26,7 @@ test: compiled build/types/pgo_agent  ## style, types and every test but the lon
 	$(PYTEST) -m "not long and not slow and not triton39 and not model"; \
 	tests=$$?; wait $$types && exit $$tests
 
-test-long: compiled  ## whole runs, and tests of over five seconds: CI has them after those of `make test`
+test-long: compiled  ## whole runs, and tests of over three seconds: CI has them after those of `make test`
 	$(PYTEST) -m "long and not slow and not triton39 and not model"
 
 test-slow: compiled field  ## the tests that take longer: compilers on whole kernels, runs that are killed, packages of others

@@ -180,6 +180,7 @@ def test_results_of_a_gpu_are_shown_where_there_is_none_once_they_are_whole(tmp_
     assert done.code == 0 and "against embedded, told none: 1.2500x" in done.out
 
 
+@pytest.mark.long
 def test_a_run_has_its_result_and_another_plan_none_beside_it(tmp_path: Path) -> None:
     own = planned(tmp_path, ('["none", "all"]', '["none"]'))
     assert pgo(*own, "--judge", "cpu", cwd=tmp_path).code == 0

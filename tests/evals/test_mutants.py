@@ -141,6 +141,7 @@ def test_a_sample_of_mutants_is_caught_and_what_is_known_is_not_judged_again(add
     assert again == []
 
 
+@pytest.mark.long
 def test_a_lock_that_locks_nothing_is_not_called_right_where_programs_run_one_after_another(tmp_path: Path) -> None:
     text = entries.place("locked_sum", tmp_path, generate.OWN).source
     base = Base("locked_sum", "locked_sum", generate.OWN, text, ".py")

@@ -212,6 +212,7 @@ def test_without_entries_there_is_no_gate() -> None:
 # the command ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_the_command_writes_a_site_and_refuses_what_it_cannot(tmp_path: Path) -> None:
     done = pgo("eval", "site", FA_FWD, "-o", "site", cwd=tmp_path)
     assert done.code == 0, done.err

@@ -146,6 +146,7 @@ def test_a_read_only_place_for_the_record(tmp_path: Path) -> None:
     assert itself.code == 2 and "is no folder" in itself.err
 
 
+@pytest.mark.long
 def test_a_full_disk_ends_with_a_message_and_the_record_stays_readable(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()

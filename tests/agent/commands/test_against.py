@@ -95,6 +95,7 @@ def test_a_file_may_be_compared_with_another_file_and_events_tell_the_verdict(re
 # other code, without a GPU --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_other_code_is_right_and_not_timed_and_its_registers_are_shown(repository: Path) -> None:
     done = checked(repository, WORSE, "--case", "1m", "--junit", "j.xml", "--markdown", "c.md")
     assert done.code == 0, done.out + done.err

@@ -94,6 +94,7 @@ def bytes_moved(case):
 SEVERAL = '[triton.Config({"ROWS": 32}), triton.Config({"ROWS": 64})], key=["M"]'
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "how",
     [

@@ -45,6 +45,7 @@ def test_unmodified_it_is_no_change(place: Path) -> None:
     assert "stage inspect" in done.out
 
 
+@pytest.mark.long
 def test_edited_it_is_built_and_says_that_nothing_here_runs_it(place: Path) -> None:
     done = checked(place, ("arith.addf", "arith.subf"))
     assert done.code == 4  # nobody compared its results

@@ -65,6 +65,7 @@ def test_what_is_none_is_told_in_a_line(text: str, told: str) -> None:
         find_object(text)
 
 
+@pytest.mark.long
 def test_a_hostile_text_is_read_in_seconds() -> None:
     began = time.monotonic()
     for text in ("{" * LONGEST, '{"a":' * 30_000, '{"' * 90_000, "{" + "," * 190_000, '{"a": "' + "\\" * 190_000):

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from pgo_agent.agent.moves import Best, Proposal, Skipped, catalogue
 from pgo_agent.agent.run import incumbent
 from pgo_agent.agent.run.record.baseline import BaselinePoint, TimeSource
@@ -51,6 +52,7 @@ def brought(fastest: int, tied: int) -> str:
     return text.split("@triton.autotune(")[1].split("key=")[0]
 
 
+@pytest.mark.long
 def test_a_rewrite_brings_all_that_tie_whichever_of_them_was_in_front() -> None:
     for listed in (brought(32, 64), brought(64, 32)):
         for n in (32, 64):

@@ -179,6 +179,7 @@ def test_a_stage_less_is_tried_where_it_makes_room_in_one_case_of_a_configuratio
 # known wins -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_what_won_on_an_h200_is_among_the_first_two_where_the_kernel_spills() -> None:
     source = (ROOT / "kernels" / "fa_bwd.py").read_text()
     config = {"BLOCK": 64, "STEP": 128, "num_warps": 4, "num_stages": 2}

@@ -187,6 +187,7 @@ def test_a_kernel_of_a_package_that_it_has_never_seen_is_built_anew(gate: target
     check_builds(builder, gate.source, "_swiglu_kernel_forward", ["wide"], config)
 
 
+@pytest.mark.long
 def test_with_the_flag_that_kernel_is_right_on_its_small_case(gate: target.Target) -> None:
     changed = rewritten(gate.source, kernel="_swiglu_kernel_forward")
     found = checked(gate.path, changed)

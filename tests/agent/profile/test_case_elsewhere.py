@@ -37,6 +37,7 @@ def two_kernels() -> str:
     )
 
 
+@pytest.mark.long
 def test_one_round_asks_about_all_kernels_and_for_the_peaks(tmp_path: Path) -> None:
     path = tmp_path / "two.py"
     path.write_text(two_kernels())

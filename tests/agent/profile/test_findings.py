@@ -50,6 +50,7 @@ def summarized(store: Store, folder: Path, variant: Variant) -> Summary:
     return summary
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", some(HEALTHY))
 def test_nothing_stands_out_in_a_kernel_without_a_defect(name: str, store: Store, tmp_path: Path) -> None:
     summary = summarized(store, tmp_path, HEALTHY[name])

@@ -138,6 +138,7 @@ def test_what_it_computes_of_numbers_is_computed_once_by_the_launcher(norm: Comp
     assert re.search(r"2\.0 \* zf\d+", launcher) and "zf" not in kernel and "float64" not in kernel
 
 
+@pytest.mark.long
 def test_a_result_that_an_input_gets_is_written_there(tmp_path: Path) -> None:
     (part,) = written(ONE, tmp_path, {0: "x"}).variants[0].parts
     launcher = part.text.partition(f"def {part.launcher}(")[2]
@@ -152,6 +153,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", REFUSED)
 def test_what_no_kernel_of_triton_serves_is_refused_with_its_reason(kind: str, tmp_path: Path) -> None:
     first, said = REFUSED[kind]

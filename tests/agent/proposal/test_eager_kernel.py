@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from pgo_agent.agent.run.record.store import Store
 
 from tests.agent.command_line import pgo
@@ -60,6 +61,7 @@ def kernel(x, factor):
 """
 
 
+@pytest.mark.long
 def test_a_models_first_kernel_in_triton_is_judged_against_pytorch(tmp_path: Path) -> None:
     (tmp_path / "eager.py").write_text(EAGER)
     (tmp_path / "relay").mkdir()

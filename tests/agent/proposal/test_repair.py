@@ -43,6 +43,7 @@ def judged(run: Asked, verdict: Verdict, stage: str, why: Reason) -> Candidate:
 # what was judged ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_wrong_kernel_goes_back_with_the_size_of_its_error_and_what_mends_it_says_so(folder: Path) -> None:
     with asking(folder, [WRONG, MENDED]) as run:
         (wrong,) = run.generation()

@@ -42,5 +42,6 @@ def test_twice_the_candidates_are_expected_to_take_more(folder: Path) -> None:
     assert many["middle"]["builds"] > few["middle"]["builds"] and many["middle"]["seconds"] > few["middle"]["seconds"]
 
 
+@pytest.mark.long
 def test_a_run_says_how_far_its_estimate_was_off(folder: Path) -> None:
     assert "(expected" in pgo("optimize", "add.py", *OPTIONS, cwd=folder).out

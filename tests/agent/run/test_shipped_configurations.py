@@ -85,6 +85,7 @@ def test_it_is_named_with_its_reason_where_a_run_is_told_of(wrong: tuple[Path, D
     assert "othing was gained against what triton.autotune picks today" in told
 
 
+@pytest.mark.long
 def test_a_configuration_that_ends_the_process_costs_no_other_and_is_named(tmp_path: Path) -> None:
     write(tmp_path, *FOR_CACHES)
     with made_up.answering(tmp_path, how=("--ends", LABEL)):

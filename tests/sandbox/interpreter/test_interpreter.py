@@ -58,6 +58,7 @@ def line_of(source: str, text: str) -> int:
     return line
 
 
+@pytest.mark.long
 def test_attention_as_shipped_is_checked_in_all_configurations_of_its_list(attention: GpuJudge) -> None:
     found = judged(attention)
     assert (found.verdict, found.stage) == (Verdict.CHECKED, "interpreter"), found.reason
@@ -68,6 +69,7 @@ def test_attention_as_shipped_is_checked_in_all_configurations_of_its_list(atten
     assert counts["configurations"] == Count(6, 6) and counts["small cases"] == Count(3, 3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("bug", first_of(BUGS))
 def test_attention_is_wrong_with(bug: str, attention: GpuJudge) -> None:
     found = judged(attention, *BUGS[bug])
@@ -136,6 +138,7 @@ def test_results_that_are_right_do_not_excuse_a_changed_input(addition: GpuJudge
     assert (found.verdict, found.reason) == (Verdict.CHEATING, "even: the inputs were changed: y")
 
 
+@pytest.mark.long
 def test_a_softmax_without_its_maximum_breaks_down_where_the_inputs_are_stress_inputs(attention: GpuJudge) -> None:
     found = judged(attention, "m_new = tl.maximum(m_i, tl.max(qk, 1) * scale)", "m_new = tl.zeros_like(m_i)")
     assert found.verdict == Verdict.WRONG

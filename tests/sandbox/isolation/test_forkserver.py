@@ -154,6 +154,7 @@ def test_nothing_that_one_does_is_there_for_the_next(forked: Told) -> None:
     assert ran.output == "3 False True\n"  # the folder is this test's, and the same for both
 
 
+@pytest.mark.long
 def test_importing_ahead_opens_nothing_of_the_users_nor_of_a_place_where_others_write(tmp_path: Path) -> None:
     code = f"""
 import importlib, sys

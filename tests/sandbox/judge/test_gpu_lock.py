@@ -70,6 +70,7 @@ def test_who_waits_is_told_for_whom_and_for_how_long_it_was(holder: "subprocess.
     assert told == [(GPU, f"process {holder.pid}")]
 
 
+@pytest.mark.long
 def test_who_was_stopped_while_he_stood_in_line_is_passed_by() -> None:
     """Ctrl-Z on a run that waits would keep everybody off a GPU that nobody uses."""
     first, third = GpuLock(GPU), GpuLock(GPU)

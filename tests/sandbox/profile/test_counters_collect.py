@@ -88,6 +88,7 @@ def test_a_user_who_may_not_read_counters_is_told_what_to_do(taken: Taken, ncu: 
     assert "https://developer.nvidia.com/ERR_NVGPUCTRPERM" in tool.PERMISSION
 
 
+@pytest.mark.long
 @needs_reader
 def test_a_profile_that_does_not_end_is_ended_at_its_deadline(taken: Taken, ncu: Callable[[str], None]) -> None:
     started = time.monotonic()
@@ -123,6 +124,7 @@ def test_a_file_that_is_no_report_is_told(taken: Taken, ncu: Callable[[str], Non
     assert "no launch in it that this ncu-report knows" in taken().why
 
 
+@pytest.mark.long
 @needs_reader
 @pytest.mark.skipif(visible_gpu() is not None, reason="there is a GPU here")
 def test_the_launcher_leaves_its_problem_where_the_pass_finds_it(taken: Taken, ncu: Callable[[str], None]) -> None:

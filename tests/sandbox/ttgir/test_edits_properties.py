@@ -7,6 +7,7 @@ from functools import cache
 from itertools import pairwise, product
 from random import Random
 
+import pytest
 from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.ttgir import normalize, reader, triton_parser
@@ -94,6 +95,7 @@ def _op(line: str) -> str:
     return " ".join(word.partition("%")[0] for word in line.split())
 
 
+@pytest.mark.long
 def test_whatever_script_is_made_triton_reads(add_contents: ContentStore) -> None:
     made = _made(range(20), _any)
     assert len(made) > 20

@@ -145,6 +145,7 @@ def cpu_seconds_below(most: float) -> Iterator[None]:
     assert time.process_time() - begin < most
 
 
+@pytest.mark.long
 def test_a_text_of_a_megabyte_is_read_in_seconds() -> None:
     line = '    %a = arith.constant {x = "}"} 0 : i32\n'
     text = f"module {{\n  tt.func public @f() {{\n{line * 25_000}    tt.return\n  }}\n}}\n"

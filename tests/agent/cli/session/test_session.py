@@ -191,6 +191,7 @@ def test_what_is_neither_file_nor_run_is_said_to_be_neither(tmp_path: Path) -> N
         assert "nothing is no file, and no run begins with 'nothing'" in screen.all
 
 
+@pytest.mark.long
 @needs_tmux
 def test_a_file_that_is_no_target_ends_the_session_as_it_ends_optimize(tmp_path: Path) -> None:
     (tmp_path / "bad.py").write_text("x = 1\n")
@@ -200,6 +201,7 @@ def test_a_file_that_is_no_target_ends_the_session_as_it_ends_optimize(tmp_path:
         assert told in screen.all
 
 
+@pytest.mark.long
 @needs_tmux
 def test_a_run_that_another_process_holds_is_refused_with_its_holder(tmp_path: Path, whole_add: Path) -> None:
     store = Store(whole_add)

@@ -33,6 +33,7 @@ def written(folder: Path, form: str = "module", **how: object) -> Path:
     return folder / "to"
 
 
+@pytest.mark.long
 def test_a_module_runs_in_a_fresh_python_without_us(tmp_path: Path) -> None:
     place = written(tmp_path)
     assert [p.name for p in place.iterdir()] == ["add.py"]

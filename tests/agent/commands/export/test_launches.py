@@ -173,6 +173,7 @@ def test_prove_sees_what_a_patch_changes(folder: Path) -> None:
     assert done.code == 1 and "scaled" in done.out and "it differs by" in done.out, done.out + done.err
 
 
+@pytest.mark.long
 def test_prove_refuses_a_patch_that_takes_over_no_launch_of_the_program(folder: Path) -> None:
     done = proved(folder, 1000)
     assert done.code == 2 and "took over no launch of the program: none of its launches" in done.err

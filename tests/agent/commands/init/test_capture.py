@@ -189,6 +189,7 @@ def test_the_tolerance_of_the_users_own_check_is_shown(norm: tuple[Path, Done]) 
     assert "own check allows rtol=0.001, atol=0.001" in (norm[0] / "norm_target.py").read_text()
 
 
+@pytest.mark.long
 def test_a_function_behind_a_method_in_another_file_is_found_and_each_call_is_a_case(tmp_path: Path) -> None:
     (tmp_path / "test_rows.py").write_text(ROWS_TEST)
     done = captured(tmp_path, "rows", ROWS, "--", *PYTEST, "test_rows.py")

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from pgo_agent.sandbox import target
 
 from tests.agent.command_line import Done, pgo
@@ -77,6 +78,7 @@ def made(folder: Path, text: str) -> tuple[str, Done]:
     return (folder / "t.py").read_text() if done.code == 0 else "", done
 
 
+@pytest.mark.long
 def test_numbers_among_the_arguments_that_are_sizes_follow_them(tmp_path: Path) -> None:
     text, done = made(tmp_path, SPREAD)
     assert '"rows": case["M"]' in text and '"size": (case["N"],)' in text, text or done.err
@@ -85,6 +87,7 @@ def test_numbers_among_the_arguments_that_are_sizes_follow_them(tmp_path: Path) 
     assert module.SMALL["ragged"]["N"] < 64, "also where only the result has that size"
 
 
+@pytest.mark.long
 def test_sizes_at_which_the_kernel_as_shipped_reads_outside_are_taken_back(tmp_path: Path) -> None:
     _, done = made(tmp_path, WHOLE)
     assert "guessed sizes were taken back" in done.out and "past the end of X" in done.out, done.out + done.err
@@ -95,6 +98,7 @@ def test_sizes_at_which_the_kernel_as_shipped_reads_outside_are_taken_back(tmp_p
     assert checked.code == 0, checked.out + checked.err
 
 
+@pytest.mark.long
 def test_results_that_are_written_only_in_part_are_told_of(tmp_path: Path) -> None:
     text, done = made(tmp_path, PARTLY)
     assert "elements of the results are not written: let kernel() return" in done.out, done.out + done.err

@@ -40,6 +40,7 @@ for number in [0, 1, -1, 2**63 - 1, -(2**63), *torch.randint(-(2**63), 2**63 - 1
 """
 
 
+@pytest.mark.long
 def test_numbers_of_a_reference_are_those_that_triton_draws(tmp_path: Path) -> None:
     file = tmp_path / "kernels.py"
     file.write_text(KERNELS)  # Triton reads its functions from a file
@@ -49,6 +50,7 @@ def test_numbers_of_a_reference_are_those_that_triton_draws(tmp_path: Path) -> N
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.long
 def test_dropout_is_compared_element_for_element(tmp_path: Path) -> None:
     done = pgo("init", "--inductor", CODE / "random.txt", "-o", "t.py", cwd=tmp_path)
     assert done.code == 0 and "0 lines to write" in done.out, done.out
@@ -75,6 +77,7 @@ def test_text_of_a_kernel_says_which_words_an_element_takes(tmp_path: Path, how:
     assert made.found and any(re.search(rf"drawn\(.*, {lanes}, exact", line) for line in made.found.lines)
 
 
+@pytest.mark.long
 def test_kernel_that_draws_in_another_way_is_compared_with_itself_and_says_so(tmp_path: Path) -> None:
     file = changed(
         tmp_path,

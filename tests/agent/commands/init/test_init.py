@@ -237,6 +237,7 @@ def _launchers() -> Iterator[tuple[Path, str]]:
         yield from ((path, name) for name in scan.launchers(known))
 
 
+@pytest.mark.long
 def test_every_launcher_of_a_whole_library_gives_a_skeleton_that_is_python() -> None:
     tried = list(_launchers())[::3]
     for path, name in tried:

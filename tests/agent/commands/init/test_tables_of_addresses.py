@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.agent.command_line import PYTEST, pgo
 
 KERNELS = """import torch
@@ -99,6 +101,7 @@ def test_tensors_in_a_table_that_a_kernel_changes_are_results_in_place(tmp_path:
     assert 'IN_PLACE = ("rows",)' in _written(tmp_path, "doubled")
 
 
+@pytest.mark.long
 def test_results_behind_one_table_and_inputs_behind_others_are_told_apart(tmp_path: Path) -> None:
     text = _written(tmp_path, "added")
     assert "IN_PLACE" not in text

@@ -83,6 +83,7 @@ def test_what_the_reference_needs_brings_no_other_launcher_after_the_targets_own
     assert text.count("def moved") == 1 and "import moved" not in text, "or a candidate would have no effect"
 
 
+@pytest.mark.long
 def test_such_a_target_is_checked_and_right(made: tuple[Path, Done]) -> None:
     folder, _ = made
     done = pgo("init", "--check", "t.py", cwd=folder)

@@ -82,6 +82,7 @@ def read(folder: Path, **changes: Any) -> definition.Definition:
     return definition.definition(folder / "changed.json")
 
 
+@pytest.mark.long
 def test_the_reference_is_the_kernel_where_there_is_no_solution(place: Path) -> None:
     done = pgo("init", "rms.json", "--workloads", "w.jsonl", cwd=place)
     assert done.code == 0 and "0 lines to write" in done.out, done.err
@@ -92,6 +93,7 @@ def test_the_reference_is_the_kernel_where_there_is_no_solution(place: Path) -> 
     assert checked.code == 0, checked.out + checked.err
 
 
+@pytest.mark.long
 def test_a_solution_that_writes_into_its_results_is_the_kernel(place: Path) -> None:
     assert pgo("init", "rms.json", "--workloads", "w.jsonl", "--solution", "s.json", cwd=place).code == 0
     text = (place / "rms_target.py").read_text()

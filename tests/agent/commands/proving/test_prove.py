@@ -76,6 +76,7 @@ def test_where_the_minutes_are_over_the_turns_that_were_made_count(program: Path
     assert "0.05 minutes are over after" in done.err and 2 <= len(told(done)["seconds"]["with"]) < 1000
 
 
+@pytest.mark.long
 def test_other_outputs_are_no_gain(program: Path) -> None:
     done = prove(program, "def norm(rows): return [[x / max(row) * 1.01 for x in row] for row in rows]", "--turns", "1")
     assert done.code == 1 and done.out.startswith("other_outputs"), done.out + done.err

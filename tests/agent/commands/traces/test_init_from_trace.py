@@ -145,6 +145,7 @@ def test_values_are_drawn_in_the_range_that_the_trace_has(tmp_path: Path) -> Non
     assert call.args["OUT"]["recipe"] == {"values": [0.0, 0.0, 0.0, 0.0]}
 
 
+@pytest.mark.long
 def test_labels_of_which_one_stands_for_none_are_indices_and_that_mark(tmp_path: Path) -> None:
     def with_figures(event: dict[str, Any]) -> None:
         if of(event, "_count") and event["event_type"] == "launch":

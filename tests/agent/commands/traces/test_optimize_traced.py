@@ -44,6 +44,7 @@ def test_kernels_are_run_one_after_another_and_one_without_a_target_is_said_and_
     assert (tmp_path / "decay_target.py").exists() and not (tmp_path / "count_target.py").exists()
 
 
+@pytest.mark.long
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 def test_a_trace_is_not_recorded_without_a_gpu_and_that_is_said(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("print('ran')\n")

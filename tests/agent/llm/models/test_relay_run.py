@@ -114,6 +114,7 @@ def test_without_a_reply_it_is_suspended_again_and_asks_nothing_new(suspended: S
     assert len(suspended.requests) == 1
 
 
+@pytest.mark.long
 def test_a_reply_that_is_dropped_in_is_judged_and_recorded_with_who_wrote_it(suspended: Suspended) -> None:
     suspended.reply.write_text(f"---\nmodel: a person\ntokens: 12 3\n---\n{EDIT}")
     done = suspended.resumed("--no-wait")

@@ -73,6 +73,7 @@ def test_what_is_set_at_a_launch_is_set_once_and_can_be_set_again(form: str, con
     assert sites(with_configs(changed, again, [site.values]))[0].values.items() >= site.values.items()
 
 
+@pytest.mark.long
 def test_warps_of_every_kernel_of_liger_can_be_set_or_it_is_said_why_not() -> None:
     modules = liger()
     assert len(modules) > 20

@@ -80,6 +80,7 @@ def operands(rows: int, inner: int, columns: int) -> list[dict[str, torch.Tensor
 # values ---------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_product_of_any_rows_is_the_same_and_goes_through_descriptors() -> None:
     calls = [*operands(65, 97, 83), *operands(64, 96, 128), *operands(1, 33, 9)]
     before, after = outputs(GEMM.read_text(), *calls), outputs(plain() + TAKEN, *calls)
@@ -157,6 +158,7 @@ def kernel(x, phi):
 # builds ---------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_loads_of_odd_rows_become_copies_that_run_ahead(tmp_path: Path) -> None:
     gemm, contents = target.read(GEMM), ContentStore(lend(tmp_path))
     made: dict[str, list[dict[str, Any]]] = {}

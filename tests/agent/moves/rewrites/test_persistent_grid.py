@@ -52,6 +52,7 @@ def rewritten(source: str, kernel: str = "_scale", **config: int) -> str:
     return persistent_grid.rewrite(RewriteInput(source, kernel, H200, config))
 
 
+@pytest.mark.long
 def test_a_grid_of_two_dimensions_is_covered_tile_by_tile() -> None:
     calls = [{"x": torch.randn(rows, n)} for rows, n in ((40, 100), (3, 1000), (1, 5))]
     assert same_bits(outputs(SCALE, *calls), outputs(rewritten(SCALE, "_scale"), *calls))
@@ -77,6 +78,7 @@ def test_a_size_that_only_the_host_knows_is_passed_on() -> None:
     assert same_bits(outputs(source, *calls), outputs(text, *calls))
 
 
+@pytest.mark.long
 def test_a_kernel_that_it_has_never_seen_keeps_its_bits() -> None:
     text = rewritten(SWIGLU, "_swiglu_forward_kernel")
     calls = [{"a": torch.randn(rows, 50), "b": torch.randn(rows, 50)} for rows in (300, 1)]

@@ -35,6 +35,7 @@ def reads_the_same(source: str, changed: str, number: int = 12) -> bool:
     return took
 
 
+@pytest.mark.long
 @settings(max_examples=12, derandomize=True)
 @given(st.integers(0, 1 << 32))
 def test_a_random_kernel_reads_the_same_when_the_move_applies(seed: int) -> None:

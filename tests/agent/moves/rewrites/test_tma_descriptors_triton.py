@@ -95,6 +95,7 @@ def test_tiles_are_read_the_same_in_the_interpreter() -> None:
         assert same_bits(before[own], [found[:1] for found in after[own]]), form
 
 
+@pytest.mark.long
 def test_kernels_that_the_move_has_never_seen_compute_the_same() -> None:
     changed = LIGER
     for name in ("_mhc_mm_norm_fwd_kernel", "_fused_neighborhood_attention_av_kernel"):

@@ -45,6 +45,7 @@ def test_every_table_stands_on_one_page_and_is_that_of_the_evidence(marker: str)
     assert tables.between(page.read_text(), marker, tables.TABLES[marker]()) == page.read_text()
 
 
+@pytest.mark.long
 def test_a_build_made_here_is_recognized_as_the_code_that_was_measured(tmp_path: Path) -> None:
     fa_fwd = target.read(FA_FWD)
     builder = Builder(fa_fwd, devices.find("h200"), box.choose(), ContentStore(tmp_path))

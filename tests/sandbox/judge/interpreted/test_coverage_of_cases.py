@@ -44,6 +44,7 @@ def judged_as(folder: Path, text: str, source: str = "", **asked: Any) -> Judgem
     return JUDGES[text].verdict(Check(source=source or text, **asked))
 
 
+@pytest.mark.long
 def test_a_wrong_kernel_of_which_all_cases_are_in_bf16_is_wrong(tmp_path: Path) -> None:
     text = ADD.read_text().replace("dtype=torch.float32)", "dtype=torch.float32).to(torch.bfloat16)")
     found = judged_as(tmp_path, text.replace("    tl.store(z_ptr + at,", "    tl.store(z_ptr + at, 1.0 +"))

@@ -34,6 +34,7 @@ def spool(tmp_path: Path) -> Spool:
 # copies by hand -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_folder_that_is_copied_there_and_back_is_one_folder(spool: Spool, tmp_path: Path) -> None:
     judge = spool.judge()
     there = Spool(tmp_path / "there", spool.subject)

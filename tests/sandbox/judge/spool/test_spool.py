@@ -95,6 +95,7 @@ def test_a_target_that_cannot_be_imported_there_ends_the_worker_and_answers_noth
     assert spool.answer(request) is None and not spool.folder.read(CLAIMS, f"{request.sha}.json")
 
 
+@pytest.mark.long
 def test_a_target_that_changes_under_a_worker_ends_it_before_it_judges_by_the_new_text(spool: Spool) -> None:
     with spool.working() as worker:
         assert wait_for(lambda: spool.root.is_dir(), 60)
