@@ -103,7 +103,7 @@ OPS = frozenset(
     f"aten.{op}"
     for op in (
         *(*_MADE, *_MOVED, *_REDUCED, *_MULTIPLIED, *_LAYERS, *_ARITHMETIC, *_OTHERS, *_COMPARISONS, *_CHANGING),
-        *(f"{name}.default" for name in (*_ACTIVATIONS, *_FUNCTIONS)),
+        *(f"{name}.default" for name in (*_ACTIVATIONS, *_FUNCTIONS, *_PURE)),
     )
 )
 

@@ -8,6 +8,8 @@ import ast
 import operator
 from collections.abc import Callable, Iterator, Sequence
 
+from pgo_agent.sandbox import parsing
+
 _FOLDED: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -22,9 +24,9 @@ MOST = 1 << 40  # of what is computed here
 def rewritten(text: str, least: int) -> str:
     """Return the text of a problem with such statements rewritten. `least`: a number in a tuple from here on is named.
 
-    Raises SyntaxError for what is no Python.
+    Raises what parsing.module raises for what is no Python.
     """
-    body = ast.parse(text).body
+    body = parsing.module(text).body
     taken = {n.id for n in ast.walk(ast.Module(body, [])) if isinstance(n, ast.Name)}
     lines = text.split("\n")
     for node in reversed(body):

@@ -67,7 +67,7 @@ def _kernel(name: str, text: str, changed: Sequence[str], folder: Path, most: in
     except (Exception, SystemExit) as e:
         configs, grid, why = [_stated(function, call)], _grid(function), _said(e)
     if grid not in (*kernel_text.GRIDS, "FixedGrid"):
-        raise NoText(f"it has a grid of the kind {grid}")
+        raise NoText(f"it is launched on a grid of a kind that no target has yet ({grid})")
     return kernel_text.written(name, text, function, configs, grid, changed, most), why
 
 

@@ -55,7 +55,7 @@ def _kernel(name: str, text: str, folder: Path, most: int) -> Kernel:
     tuned = loaded(name, text, folder)
     grid = str(tuned.inductor_meta.get("grid_type"))
     if grid not in GRIDS:
-        raise NoText(f"{name} has a grid of the kind {grid}")
+        raise NoText(f"{name} is launched on a grid of a kind that no target has yet ({grid})")
     return written(name, text, function, tuned.configs, grid, list(tuned.mutated_arg_names or ()), most)
 
 

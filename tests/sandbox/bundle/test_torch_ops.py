@@ -1,6 +1,7 @@
 """bundle/torch_ops.py: the operators that a plan may hold are torch's, and compute from their arguments alone."""
 
 import torch
+from pgo_agent.sandbox.bundle import torch_ops
 from pgo_agent.sandbox.bundle.torch_ops import OPS, alike
 
 
@@ -25,3 +26,9 @@ def test_products_stand_for_one_another_and_for_nothing_else() -> None:
     assert alike({"aten.mm.default", "aten.relu.default"}) == {
         *("aten.mm.default", "aten.addmm.default", "aten.relu.default"),
     }
+
+
+def test_every_part_of_the_list_is_in_it() -> None:
+    parts = {n: v for n, v in vars(torch_ops).items() if n.isupper() and isinstance(v, tuple) and n != "_PRODUCTS"}
+    missing = {op for part in parts.values() for op in part if not {f"aten.{op}", f"aten.{op}.default"} & OPS}
+    assert len(parts) > 5 and not missing
