@@ -93,7 +93,10 @@ def keep(value: object, path: Path) -> list[str]:
 
     Raises TypeError for what is neither.
     """
-    named = dict(_flat("", value if isinstance(value, dict) else {} if value is None else {"outputs": value}))
+    found = list(_flat("", value if isinstance(value, dict) else {} if value is None else {"outputs": value}))
+    named = dict(found)
+    if len(named) < len(found):
+        raise TypeError("two outputs have one name: a key of a dict must not hold the names of others")
     if named and "torch" in sys.modules:
         import torch
 
@@ -103,7 +106,8 @@ def keep(value: object, path: Path) -> list[str]:
                 tensors[name] = torch.as_tensor(part).detach().cpu()
             except (TypeError, ValueError, RuntimeError):
                 kind = type(part).__name__
-                raise TypeError(f"{name} is a {kind}: give tensors, numbers, or lists and dicts of them") from None
+                words = "give tensors, numbers, or lists of equal length and dicts of them, and leave out what is None"
+                raise TypeError(f"{name} is a {kind}: {words}") from None
         torch.save(tensors, path)
     elif named:
         path.write_text(json.dumps(named))

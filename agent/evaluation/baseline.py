@@ -25,6 +25,7 @@ from pgo_agent.sandbox.build.result import Built
 from pgo_agent.sandbox.bundle.documents import Described, PlanDocument
 from pgo_agent.sandbox.errors import TargetFault
 from pgo_agent.sandbox.gate import plan_rules
+from pgo_agent.sandbox.gate.reason import shown
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.json_codec import JsonObject
 from pgo_agent.sandbox.judge.interface import Judge
@@ -57,9 +58,9 @@ def establish(ctx: Context) -> Baseline:
         ctx.emit("note", text=shipped_configurations.note(unfit))
     if loose := plan_rules.unreturned(_plans(ctx, shipped.bundle), ctx.target.in_place):
         ctx.emit("warning", text=f"kernel() does not return {', '.join(loose)}: what becomes of it is not compared")
-    if said := next(iter(shipped.again.items()), None):
-        case = said[0].split("/", 1)[1]
-        ctx.emit("warning", text=f"{case}: when kernel() is called again, {said[1]}: its first call is what is judged")
+    for case, different in list(((shipped.again or {}) | (held_out.again or {})).items())[:1]:
+        text = f"{shown(case)}: when kernel() is called again, {different[0].said}; one call is what is judged"
+        ctx.emit("warning", text=text)
     best, picked = _best(points, cases, own_plans), shipped_configurations.autotuned(points, cases, own_plans)
     if not ctx.settings.drop_wrong and (wrong := {c: p for c, p in picked.items() if p.problem}):
         raise shipped_configurations.question(ctx.target.path, wrong, best, _wrong_on_held_out(ctx, works, wrong))
@@ -80,7 +81,7 @@ def establish(ctx: Context) -> Baseline:
         unfit=tuple(unfit),
         failures=tuple(f.message.splitlines()[0][:200] for b in (shipped, *(g for g, _ in grid)) for f in b.failures),
         environment=ctx.gpu.environment if ctx.gpu else None,
-        again=shipped.again | held_out.again,
+        again=None if shipped.again is None or held_out.again is None else shipped.again | held_out.again,
     )
     ctx.store.set_baseline(ctx.run.id, baseline)
     ctx.emit("baseline.completed", points=len(points), gpu_seconds=ctx.gpu_seconds())
@@ -164,9 +165,8 @@ def _measured(
     for case in dict.fromkeys(p.case for p in measured):
         listed = [p for p in measured if p.case == case]
         if all(p.problem for p in listed):
-            shown = case.split("/", 1)[1]
             raise TargetFault(
-                f"{ctx.target.path}: the kernel as it stands is wrong on {shown}: {listed[0].problem}",
+                f"{ctx.target.path}: the kernel as it stands is wrong on {shown(case)}: {listed[0].problem}",
                 f"{shipped_configurations.advice(listed[:1])}fix kernel() or reference(); "
                 "nothing can be optimized against a wrong baseline",
             )

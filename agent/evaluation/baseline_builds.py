@@ -26,7 +26,8 @@ def as_shipped(ctx: Context, source: str) -> Built:
     Raises UsageFault for an unknown case, TargetFault if it does not build.
     """
     wanted = ctx.settings.cases
-    shipped = ctx.builder.build(source, {"CASES": wanted or None}, sampled(ctx), ctx.builder.cores, sample=True)
+    asked = {"CASES": wanted or None}
+    shipped = ctx.builder.build(source, asked, sampled(ctx), ctx.builder.cores, sample=True, again=True)
     for case, count in shipped.listed.items():
         if (built := len(shipped.choices.get(case, ()))) < count and count > (sampled(ctx) or count):
             text = f"{case.split('/', 1)[1]}: a sample of {built} of its {count} configurations is built"
@@ -50,7 +51,7 @@ def others(ctx: Context, source: str, shipped: Built) -> tuple[Built, list[GridB
     with threads(1) as pool:
         workers = max(1, ctx.builder.cores // HELD_OUT_SHARE)
         limit = None if ctx.settings.drop_wrong else 1  # the first may be what is dropped
-        building = pool.submit(ctx.builder.build, source, {"HELD_OUT": None}, limit, workers)
+        building = pool.submit(ctx.builder.build, source, {"HELD_OUT": None}, limit, workers, again=True)
         grid = _grid(ctx, source, shipped)
         return building.result(), grid
 

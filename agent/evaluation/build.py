@@ -78,7 +78,8 @@ def _build(ctx: Context, candidate: Candidate, sections: Iterable[str], workers:
     base = ctx.baseline()
     listed = dict(zip(_SECTIONS, (base.cases, base.held_out), strict=True))
     cases = {s: [c.split("/", 1)[1] for c in listed[s]] for s in sections}
-    built = ctx.builder.build(source, cases, limit, workers, untrusted, text, by_person, replaced)
+    again = untrusted and not text  # what moves write calls kernels as its parent does
+    built = ctx.builder.build(source, cases, limit, workers, untrusted, text, by_person, replaced, again)
     return given_file.narrowed(ctx, built) if by_person else built
 
 

@@ -7,13 +7,13 @@ checks before anybody else sees them. A candidate's failure is a value (`Failure
 import itertools
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from pgo_agent.sandbox import json_codec
-from pgo_agent.sandbox.build import shared_buffers, trace_and_compile, ttgir_override
+from pgo_agent.sandbox.build import repeated_calls, shared_buffers, trace_and_compile, ttgir_override
 from pgo_agent.sandbox.build.result import Built, Choice, Failure, nothing
 from pgo_agent.sandbox.build.trace_and_compile import Cases, Traced, TracedError, TracedPlan
 from pgo_agent.sandbox.build.versions import kernel_key, triton_version
@@ -32,6 +32,7 @@ from pgo_agent.sandbox.bundle.store import ContentStore, room
 from pgo_agent.sandbox.compiler import ptxas
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import BadBundle, Killed
+from pgo_agent.sandbox.gate.call_difference import Difference
 from pgo_agent.sandbox.isolation.box import Box
 from pgo_agent.sandbox.target import Target
 from pgo_agent.sandbox.threads import threads
@@ -61,13 +62,14 @@ class Builder:
         ttgir: str = "",
         sample: bool = False,
         replaced: str = "",
+        again: bool = False,
     ) -> Built:
         """Trace `source` on the cases and compile what it launches. `limit`: most configurations of a case.
         `sample`: of a longer list they are taken from the whole of it.
 
         `workers`: processes that trace or compile at a time. `ttgir`: a text that takes the place of one of its
         kernels' own (`ttgir_override.py`). `replaced`: the key of that one, by a build of other cases; these may not
-        launch it.
+        launch it. `again`: call kernel() again for each case, to see whether it does the same (`repeated_calls.py`).
 
         Raises EnvironmentFault for `untrusted` code (written by a model, taken from elsewhere) where no sandbox works,
         and where the disk is full; Killed when somebody kills the tracer or the compiler again and again. `untrusted`
@@ -75,7 +77,7 @@ class Builder:
         """
         self.box.admit(untrusted)
         try:
-            built = self._build(source, cases, limit, workers, (ttgir, replaced), sample, untrusted)
+            built = self._build(source, cases, limit, workers, (ttgir, replaced), sample, untrusted, again)
         except Killed as e:
             if not untrusted:
                 raise
@@ -93,17 +95,19 @@ class Builder:
         ttgir: tuple[str, str],
         sample: bool,
         untrusted: bool,
+        again: bool,
     ) -> Built:
         parts = _shared(cases, max(1, workers // 2))  # more tracers importing torch at once hinder one another
 
-        def trace(part: Cases) -> Traced:
-            return trace_and_compile.trace(
-                *self._place(), source, part, limit, sample=sample, untrusted=untrusted, report=self.report
-            )
+        def trace(part: Cases, again: bool = False) -> Traced:
+            where = (*self._place(), source, part, limit)
+            return trace_and_compile.trace(*where, sample=sample, untrusted=untrusted, again=again, report=self.report)
 
         with threads(workers) as pool:
-            traced = list(pool.map(trace, parts))
-        return self._assemble(traced, workers, *ttgir)
+            first = [pool.submit(trace, part) for part in parts]
+            repeated = [pool.submit(trace, cases, True)] if again else []
+            traced, later = [f.result() for f in first], [f.result() for f in repeated]
+        return self._assemble(traced, workers, *ttgir, later)
 
     def key(self, ttgir: bytes, options: Mapping[str, Any]) -> str:
         """Return what a build of this text by this builder is called."""
@@ -116,13 +120,16 @@ class Builder:
     def _place(self) -> tuple[Box, ContentStore, Target, Device]:
         return self.box, self.contents, self.target, self.device
 
-    def _assemble(self, parts: list[Traced], jobs: int, ttgir: str, replaced: str = "") -> Built:
+    def _assemble(
+        self, parts: list[Traced], jobs: int, ttgir: str, replaced: str = "", again: Sequence[Traced] = ()
+    ) -> Built:
         failed = next((t["error"] for t in parts if "error" in t), None)
         if failed:
             return nothing(Failure(failed["kind"], str(failed["message"]), _line(failed)))
         try:
             exchanged = self._exchange(parts, ttgir, replaced) if ttgir else None
-            built = self._assembled(parts, jobs)
+            repeated = [self._different(parts, later) for later in again]
+            built = replace(self._assembled(parts, jobs), again=repeated[0] if repeated else None)
             return (
                 replace(built, replaced=self._replaced(built.bundle, *exchanged)) if exchanged and built.ok else built
             )
@@ -133,6 +140,12 @@ class Builder:
                 str(e) if isinstance(e, BadBundle) else f"the tracer's answer is malformed ({type(e).__name__}: {e})"
             )
             return nothing(Failure("rejected", reason))
+
+    def _different(self, parts: Sequence[Traced], again: Traced) -> dict[str, tuple[Difference, ...]]:
+        """Return case -> what kernel() does differently when it is called again."""
+        keys = {} if "error" in again else self.keys(again)
+        left = [repeated_calls.Left(p, self.keys(p)) for p in parts]
+        return repeated_calls.differences(left, repeated_calls.Left(again, keys))
 
     def _exchange(self, parts: list[Traced], ttgir: str, replaced: str) -> tuple[str, str] | None:
         """Put a candidate's TTGIR into the traced parts; return the keys of the kernel's own build and of the new."""
@@ -185,8 +198,7 @@ class Builder:
         choices = {case: _choices(case, labelled, configs, manifest, codes) for case, labelled in plans.items()}
         statics = {k: _static(builds[k]) for k in launched}
         listed = {case: n for part in parts for case, n in _counts(part).items()}
-        again = {case: said for part in parts for case, said in _again(part).items()}
-        return Built(bundle, described, choices, statics, codes, tuple(failures), seconds, listed=listed, again=again)
+        return Built(bundle, described, choices, statics, codes, tuple(failures), seconds, listed=listed)
 
     def _kernels(self, parts: list[Traced]) -> tuple[dict[str, str], dict[str, bytes], dict[str, Options]]:
         """Return the tracer's keys -> ours, and TTGIR and options by our keys. Raises BadBundle for a flag not
@@ -283,11 +295,6 @@ def _counts(part: Traced) -> dict[str, int]:
     """Configurations of each case, as a tracer counts them."""
     listed = part.get("listed", {})
     return {str(case): n for case, n in listed.items() if type(n) is int}
-
-
-def _again(part: Traced) -> dict[str, str]:
-    """What a launcher does otherwise when it is called again, by case, as a tracer says it."""
-    return {str(case): str(said)[:MESSAGE_LIMIT] for case, said in part.get("again", {}).items()}
 
 
 def _label(sites: Mapping[str, Config], entries: list[TracedPlan], several: bool) -> tuple[str, Config]:

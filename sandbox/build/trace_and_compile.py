@@ -44,6 +44,7 @@ def silent(_message: str) -> None:
 
 
 class TracedKernel(TypedDict):
+    name: str
     options: Options
     shape: dict[str, int]
 
@@ -72,7 +73,6 @@ class Traced(TypedDict, total=False):
     kernels: dict[str, TracedKernel]
     traced: dict[str, dict[str, list[TracedPlan]]]  # set -> case -> configurations
     listed: dict[str, int]  # case -> configurations that it has
-    again: dict[str, str]  # case -> what kernel() does otherwise when it is called again
     texts: dict[str, bytes]  # key -> TTGIR
     located: dict[str, bytes]  # and with locations
     ttir: dict[str, bytes]
@@ -101,6 +101,7 @@ def trace(
     located: bool = False,
     sample: bool = False,
     untrusted: bool = False,
+    again: bool = False,
     report: Callable[[str], None] = silent,
 ) -> Traced:
     """Return what the launcher of `source` does in each case, at most `limit` configurations of each; seconds under
@@ -108,11 +109,14 @@ def trace(
 
     `sample`: of a longer list not its beginning alone; how many there are stands under "listed", by case.
     `located`: with the TTGIR as it was with locations, and with the TTIR, by kernel under "located" and "ttir".
+    `again`: the first configuration alone, after calls for the small cases, in reverse order, twice: each case has two
+    entries.
     `untrusted`: where no held-out case is asked for, none is in the box. `report` gets a message every few seconds.
     Raises Killed when the process was killed again and again, and EnvironmentFault when the disk is full.
     """
     names = {s: None if n is None else list(n) for s, n in cases.items()}
     request = {"device": device.key, "limit": limit, "cases": names, "located": located, "sample": sample}
+    request |= {"again": again}
 
     def read(out: Path, ran: Ran) -> Traced:
         return {**_read_trace(out, ran, located), "took": ran.seconds}

@@ -117,10 +117,13 @@ def artefact(root: Path, digest: str, suffix: str) -> bytes:
 
 
 def answer(path: Path) -> JsonObject:
-    """Return the JSON object that a boxed process left: any numbers, any nesting that Python reads. Raises
-    BadBundle."""
+    """Return the JSON object that a boxed process left: any numbers, any nesting that Python reads. What is no
+    character of Unicode (half of a surrogate pair, which no file takes) becomes "?". Raises BadBundle."""
     try:
-        parsed = json.loads(read(path, JSON_LIMIT))
+        raw = read(path, JSON_LIMIT)
+        parsed = json.loads(raw)
+        if rb"\ud" in raw.lower():
+            parsed = json.loads(json.dumps(parsed, ensure_ascii=False).encode(errors="replace"))
     except (RecursionError, ValueError) as e:
         raise BadBundle(f"{path.name} is not JSON: {type(e).__name__}") from None
     need(type(parsed) is dict, f"{path.name} is no JSON object")

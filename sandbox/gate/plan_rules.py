@@ -105,10 +105,16 @@ def _launches(candidate: Side, original: Side) -> Iterator[Reason]:
 
 
 def _again(candidate: Side, original: Side) -> Iterator[Reason]:
-    """Give what a launcher does otherwise when it is called again: what is judged is one call of each case."""
-    if not original.again:  # the kernel as shipped may do so, as one that draws a seed does
-        for case, said in candidate.again.items():
-            yield of_case(case) + quoted(f": when kernel() is called again, after other cases, {said}", case)
+    """Give what a launcher does differently when it is called again: what is judged is one call of each case.
+
+    What the kernel as shipped does, too, such as drawing a seed, is no fault of a candidate.
+    """
+    if candidate.again and original.again is not None:
+        usual = {d.kind for found in original.again.values() for d in found}
+        for case, different in ((c, d) for c, found in candidate.again.items() for d in found):
+            if different.kind not in usual:
+                words = f": when kernel() is called again, in another order of the cases, {different.said}"
+                yield of_case(case) + quoted(words, case)
 
 
 def _idle(candidate: Side, original: Side) -> Iterator[Reason]:

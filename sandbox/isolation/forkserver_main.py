@@ -146,7 +146,8 @@ def _child(request: dict[str, Any], status: int, box: int, log: int) -> NoReturn
 def _beside(request: dict[str, Any], status: int, *files: int) -> NoReturn:
     """Lead the session of a process of ours: tell of it and of its end, and end it when nobody wants to hear that.
 
-    It runs once it is told of. Until it is ended neither number can become another process's.
+    The process starts only after its number was written to `status`. Until it is ended neither number can become
+    another process's.
     """
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()

@@ -71,7 +71,11 @@ def _answer(folder: Path, request: dict[str, Any], full: bool) -> dict[str, Any]
         return {"error": _blame(e, folder)}
     traced: dict[str, dict[str, Any]] = {s: {} for s in request["cases"]}
     listed: dict[str, int] = {}  # case -> configurations that it has, of which no more than the limit are traced
-    for s, entries in traced.items():
+    for s, n in _again(request, described) if request.get("again") else ():
+        called = session.trace(described["sets"][s][n], 1)
+        if s in traced:
+            traced[s].setdefault(n, []).extend(called)
+    for s, entries in {} if request.get("again") else traced.items():
         for n in _names(request, described, s):
             entries[n] = session.trace(described["sets"][s][n], request["limit"], bool(request.get("sample")))
             listed[f"{s}/{n}"] = session.listed
@@ -80,13 +84,15 @@ def _answer(folder: Path, request: dict[str, Any], full: bool) -> dict[str, Any]
         from pgo_agent.sandbox.tracer.capture_ttgir import NeedsCubin
 
         raise NeedsCubin("several autotuned launches: a base that does not fit must be passed over while tracing")
-    from pgo_agent.sandbox.tracer import repeated
-
-    first = {f"{s}/{n}": (described["sets"][s][n], entries) for s, of in traced.items() for n, entries in of.items()}
-    again = repeated.differences(session, first)
     used = _write(session, folder / "out")
     kernels = {key: {"name": k["name"], "options": k["options"]} | _shape(k) for key, k in used.items()}
-    return {"described": described, "traced": traced, "kernels": kernels, "listed": listed, "again": again}
+    return {"described": described, "traced": traced, "kernels": kernels, "listed": listed}
+
+
+def _again(request: dict[str, Any], described: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the small cases, which are other sizes, and after them those of the request in reverse order, twice."""
+    asked = [(s, n) for s in request["cases"] for n in _names(request, described, s)]
+    return [("SMALL", n) for n in described["sets"]["SMALL"]] + 2 * asked[::-1]
 
 
 def _write(session: "Session", out: Path) -> dict[str, dict[str, Any]]:

@@ -86,8 +86,9 @@ class Inputs:
         listed = [shape[i] for i in order] if moved else shape
         size = f"({', '.join(listed)}{',' if len(listed) == 1 else ''})"
         back = f".permute({', '.join(str(order.index(i)) for i in range(len(order)))})" if moved else ""
-        mark = "" if t.contiguous or moved else f"  {render.GUESSED}: its strides were {t.stride} for {t.shape}"
-        mark = f"  {render.GUESSED}: it held {' and '.join(t.held)}, and here it does not" if t.held else mark
+        guesses = [] if t.contiguous or moved else [f"its strides were {t.stride} for {t.shape}"]
+        guesses += [f"it held {' and '.join(t.held)}, and here it does not"] if t.held else []
+        mark = f"  {render.GUESSED}: {'; '.join(guesses)}" if guesses else ""
         if not t.whole and t.values and not _normal(t.values):
             return f"within({size}, {dtype}, {', '.join(f'{v:.6g}' for v in t.values)}){back}", mark
         if not t.whole:

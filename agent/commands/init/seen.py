@@ -149,7 +149,7 @@ def tensor(value: Any) -> Tensor | None:
     recipe = value.get("recipe") or {}
     shape, stride = (tuple(int(n) for n in value[k]) for k in ("shape", "stride"))
     values = tuple(float(f) for f in recipe.get("values", ()))
-    held = tuple(dict.fromkeys(str(f) for f in values[:3] if not math.isfinite(f)))  # the deviation of such is a NaN
+    held = tuple(dict.fromkeys(str(f) for f in values[:2] if not math.isfinite(f)))  # mean and deviation follow
     return Tensor(
         int(value["storage"]),
         shape,
@@ -160,9 +160,14 @@ def tensor(value: Any) -> Tensor | None:
         recipe.get("high"),
         bool(recipe),
         tuple(int(s) for s in value.get("copied", ())),
-        values if all(map(math.isfinite, values)) else (),
+        values if all(map(math.isfinite, values)) else (*values[:3], 0.0) if _of_one_value(values) else (),
         held,
     )
+
+
+def _of_one_value(values: tuple[float, ...]) -> bool:
+    """Whether the deviation is no number because there is one element, or one value."""
+    return len(values) == 4 and all(map(math.isfinite, values[:3])) and values[0] == values[1]
 
 
 def tensors(value: Any) -> list[Tensor]:

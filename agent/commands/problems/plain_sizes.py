@@ -37,7 +37,7 @@ def rewritten(text: str, least: int) -> str:
 
 
 def _alone(node: ast.stmt, body: Sequence[ast.stmt]) -> bool:
-    """Whether a statement has its lines for itself."""
+    """Whether no other statement is on its lines."""
     spans = [(n.lineno, n.end_lineno or n.lineno) for n in body if n is not node]
     return all(last < node.lineno or first > (node.end_lineno or node.lineno) for first, last in spans)
 

@@ -16,6 +16,7 @@ from typing import IO
 from pgo_agent.sandbox.errors import UsageFault
 
 READ = 1 << 16  # bytes at once
+PACKED = 1 << 10  # bytes of zstd at once: they may be 32 MiB unpacked
 MOST = 1 << 27  # bytes of a line: one is a compilation with all its texts
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 HINT = "record one with `pgo-agent trace -- python train.py`, or with TRITON_TRACE=FOLDER TRITON_TRACE_LAUNCH=1"
@@ -95,7 +96,7 @@ def _zstd(file: Path, raw: IO[bytes]) -> Iterator[bytes]:
     except ImportError:
         raise UsageFault(f"{file} is compressed by zstd", "pip install zstandard, or unpack it") from None
     frame, begun = zstandard.ZstdDecompressor().decompressobj(), False
-    while data := raw.read(READ):
+    while data := raw.read(PACKED):
         while data:
             try:
                 yield frame.decompress(data)

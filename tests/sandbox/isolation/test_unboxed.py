@@ -90,7 +90,8 @@ def test_its_end_is_the_end_of_what_it_began(began: Began) -> None:
 
 def test_what_is_ended_before_it_came_never_runs(log: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ended = tmp_path / "ended"
-    (tmp_path / "slow.py").write_text(f"import os\nwhile not os.path.exists({str(ended)!r}): pass\n")
+    waits = f"import os, time\nwhile not os.path.exists({str(ended)!r}): time.sleep(0.01)\n"
+    (tmp_path / "slow.py").write_text(waits)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr("pgo_agent.sandbox.isolation.bubblewrap.extra_paths", lambda: [tmp_path])
     monkeypatch.setitem(forkserver.LIBRARIES, unboxed.MODULE, ("slow",))

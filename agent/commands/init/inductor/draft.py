@@ -149,7 +149,9 @@ def _check_sizes(group: Group) -> None:
     symbols = set(group.symbols.values()) | set(Sizes(group, None).symbols)
     for text in _sizes(group):
         if not fx_text.arithmetic(text, symbols):
-            raise NoReference(f"{text[:60]!r} is no size that the file tells: a number that follows from values, maybe")
+            raise NoReference(
+                f"{text[:60]!r} is no size that the file tells: perhaps it is computed from a tensor's values"
+            )
     for name in (*group.inputs, *group.outputs, *group.nodes):
         if not re.fullmatch(r"[A-Za-z_]\w*", name):
             raise NoReference(f"{name[:40]!r} is no name")

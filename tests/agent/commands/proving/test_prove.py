@@ -112,8 +112,10 @@ def test_outputs_may_be_lists_and_dicts_of_tensors(tmp_path: Path) -> None:
         "rows",
     ]
     assert {n: list(t.shape) for n, t in torch.load(tmp_path / "kept").items()}["rows"] == [2, 1]
-    with pytest.raises(TypeError, match="name is a str: give tensors, numbers, or lists and dicts of them"):
+    with pytest.raises(TypeError, match="name is a str: give tensors, numbers"):
         user_script.keep({"name": "a model"}, tmp_path / "kept")
+    with pytest.raises(TypeError, match="two outputs have one name"):
+        user_script.keep({"a": {"b": torch.ones(1)}, "a.b": torch.zeros(1)}, tmp_path / "kept")
 
 
 @pytest.mark.parametrize(

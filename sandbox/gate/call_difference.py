@@ -1,0 +1,22 @@
+"""How another call of a launcher differs from the first one of its case. `build/repeated_calls.py` finds it."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pgo_agent.sandbox.json_codec import Record
+
+
+class Kind(StrEnum):
+    FAILS = "fails"
+    CONFIGURATION = "configuration"
+    STEPS = "steps"  # their number
+    KERNEL = "kernel"
+    GRID = "grid"
+    ARGUMENTS = "arguments"
+    RESULTS = "results"
+
+
+@dataclass(frozen=True)
+class Difference(Record):
+    kind: Kind
+    said: str  # for a person; parts of it may be words of the candidate
