@@ -24,7 +24,7 @@ from pgo_agent.sandbox import json_codec
 from pgo_agent.sandbox.build.result import Built
 from pgo_agent.sandbox.bundle.documents import Described, PlanDocument
 from pgo_agent.sandbox.errors import TargetFault
-from pgo_agent.sandbox.gate import plan_rules
+from pgo_agent.sandbox.gate import call_difference, plan_rules
 from pgo_agent.sandbox.gate.reason import shown
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.json_codec import JsonObject
@@ -58,7 +58,8 @@ def establish(ctx: Context) -> Baseline:
         ctx.emit("note", text=shipped_configurations.note(unfit))
     if loose := plan_rules.unreturned(_plans(ctx, shipped.bundle), ctx.target.in_place):
         ctx.emit("warning", text=f"kernel() does not return {', '.join(loose)}: what becomes of it is not compared")
-    for case, different in list(((shipped.again or {}) | (held_out.again or {})).items())[:1]:
+    again = call_difference.together(shipped.again, held_out.again)
+    for case, different in list((again or {}).items())[:1]:
         text = f"{shown(case)}: when kernel() is called again, {different[0].said}; one call is what is judged"
         ctx.emit("warning", text=text)
     best, picked = _best(points, cases, own_plans), shipped_configurations.autotuned(points, cases, own_plans)
@@ -81,7 +82,7 @@ def establish(ctx: Context) -> Baseline:
         unfit=tuple(unfit),
         failures=tuple(f.message.splitlines()[0][:200] for b in (shipped, *(g for g, _ in grid)) for f in b.failures),
         environment=ctx.gpu.environment if ctx.gpu else None,
-        again=None if shipped.again is None or held_out.again is None else shipped.again | held_out.again,
+        again=again,
     )
     ctx.store.set_baseline(ctx.run.id, baseline)
     ctx.emit("baseline.completed", points=len(points), gpu_seconds=ctx.gpu_seconds())

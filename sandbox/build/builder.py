@@ -32,7 +32,7 @@ from pgo_agent.sandbox.bundle.store import ContentStore, room
 from pgo_agent.sandbox.compiler import ptxas
 from pgo_agent.sandbox.devices import Device
 from pgo_agent.sandbox.errors import BadBundle, Killed
-from pgo_agent.sandbox.gate.call_difference import Difference
+from pgo_agent.sandbox.gate.call_difference import Differences
 from pgo_agent.sandbox.isolation.box import Box
 from pgo_agent.sandbox.target import Target
 from pgo_agent.sandbox.threads import threads
@@ -141,7 +141,7 @@ class Builder:
             )
             return nothing(Failure("rejected", reason))
 
-    def _different(self, parts: Sequence[Traced], again: Traced) -> dict[str, tuple[Difference, ...]]:
+    def _different(self, parts: Sequence[Traced], again: Traced) -> Differences:
         """Return case -> what kernel() does differently when it is called again."""
         keys = {} if "error" in again else self.keys(again)
         left = [repeated_calls.Left(p, self.keys(p)) for p in parts]

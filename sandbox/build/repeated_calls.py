@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pgo_agent.sandbox.build.trace_and_compile import Traced
-from pgo_agent.sandbox.gate.call_difference import Difference, Kind
+from pgo_agent.sandbox.gate.call_difference import Difference, Differences, Kind
 
 SAID = 300  # characters of an error
 
@@ -30,9 +30,9 @@ class Left:
         return {"kernel": self.names[key], "function": str(self.traced["kernels"][key]["name"])}
 
 
-def differences(parts: Sequence[Left], again: Left) -> dict[str, tuple[Difference, ...]]:
+def differences(parts: Sequence[Left], again: Left) -> Differences:
     """Return case -> what other calls do differently, each kind once. `again`: a process that repeated all cases."""
-    found = dict[str, tuple[Difference, ...]]()
+    found = Differences()
     for part in parts:
         for kind, of in part.traced["traced"].items():
             for case, entries in ((c, e) for c, e in of.items() if e):

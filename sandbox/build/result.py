@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from pgo_agent.sandbox.bundle.documents import Config, Described, Static, merged
 from pgo_agent.sandbox.bundle.store import ContentStore
-from pgo_agent.sandbox.gate.call_difference import Difference
+from pgo_agent.sandbox.gate.call_difference import Differences, together
 from pgo_agent.sandbox.gate.evidence import Evidence
 from pgo_agent.sandbox.json_codec import OPTIONAL, Record
 
@@ -40,7 +40,7 @@ class Built(Record):
     replaced: dict[str, str] = field(default_factory=dict)  # of a TTGIR candidate: see Builder._replaced
     listed: dict[str, int] = field(default_factory=dict)  # case -> configurations that the file has, built or not
     # case -> what kernel() does differently when it is called again; None: it was not called again
-    again: dict[str, tuple[Difference, ...]] | None = field(default=None, metadata=OPTIONAL)
+    again: Differences | None = field(default=None, metadata=OPTIONAL)
     stages: tuple[Evidence, ...] = ()  # what the gate's stages without a GPU say of it, in the order of asking
     whole: bool = True  # whether the held-out cases were built, too
 
@@ -78,7 +78,7 @@ def joined(contents: ContentStore, first: Built, more: Built) -> Built:
         statics=first.statics | more.statics,
         codes=first.codes | more.codes,
         listed=first.listed | more.listed,
-        again=None if first.again is None or more.again is None else first.again | more.again,
+        again=together(first.again, more.again),
         failures=(*first.failures, *more.failures),
         seconds={k: first.seconds.get(k, 0.0) + more.seconds.get(k, 0.0) for k in first.seconds | more.seconds},
     )

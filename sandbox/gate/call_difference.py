@@ -20,3 +20,11 @@ class Kind(StrEnum):
 class Difference(Record):
     kind: Kind
     said: str  # for a person; parts of it may be words of the candidate
+
+
+Differences = dict[str, tuple[Difference, ...]]  # case -> how another call of it differs, each kind once
+
+
+def together(one: Differences | None, other: Differences | None) -> Differences | None:
+    """Return what is known of two builds of one launcher; None: of one it is not."""
+    return None if one is None or other is None else one | other

@@ -13,7 +13,7 @@ from typing import Any, Self
 from pgo_agent.sandbox.bundle.documents import Manifest, PlanDocument, Static
 from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.gate import reason as reasons
-from pgo_agent.sandbox.gate.call_difference import Difference
+from pgo_agent.sandbox.gate.call_difference import Differences
 from pgo_agent.sandbox.gate.case_variants import Launcher
 from pgo_agent.sandbox.gate.coverage import NOTHING, Coverage
 from pgo_agent.sandbox.gate.reason import Reason, plain
@@ -73,9 +73,7 @@ class Side:
     replaced: Mapping[str, str] = field(default_factory=dict)  # of TTGIR: `ttgir`, `code_id` of the kernel's own
     in_place: tuple[str, ...] = ()  # inputs that kernel() changes, by the contract
     launcher: Launcher | None = None  # what kernel() launches for other cases can be asked
-    again: Mapping[str, tuple[Difference, ...]] | None = (
-        None  # case -> what it does differently when called again; None: not known
-    )
+    again: Differences | None = None  # what it does differently when it is called again; None: not known
 
     @cached_property
     def texts(self) -> dict[str, str]:
@@ -95,7 +93,7 @@ def side(
     replaced: Mapping[str, str] | None = None,
     in_place: tuple[str, ...] = (),
     launcher: Launcher | None = None,
-    again: Mapping[str, tuple[Difference, ...]] | None = None,
+    again: Differences | None = None,
 ) -> Side:
     """Return the side of a bundle with all its plans, and its kernels' static profiles from the content store."""
     plans = {case: list(choices.values()) for case, choices in manifest["plans"].items()}

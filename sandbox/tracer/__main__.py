@@ -71,15 +71,13 @@ def _answer(folder: Path, request: dict[str, Any], full: bool) -> dict[str, Any]
         return {"error": _blame(e, folder)}
     traced: dict[str, dict[str, Any]] = {s: {} for s in request["cases"]}
     listed: dict[str, int] = {}  # case -> configurations that it has, of which no more than the limit are traced
-    for s, n in _again(request, described) if request.get("again") else ():
-        called = session.trace(described["sets"][s][n], 1)
+    limit = 1 if request.get("again") else request["limit"]
+    for s, n in _again(request, described) if request.get("again") else _asked(request, described):
+        called = session.trace(described["sets"][s][n], limit, bool(request.get("sample")))
         if s in traced:
             traced[s].setdefault(n, []).extend(called)
-    for s, entries in {} if request.get("again") else traced.items():
-        for n in _names(request, described, s):
-            entries[n] = session.trace(described["sets"][s][n], request["limit"], bool(request.get("sample")))
             listed[f"{s}/{n}"] = session.listed
-            _write(session, folder / "out")
+        _write(session, folder / "out")
     if not full and any(len(e["configs"]) > 1 for s in traced.values() for es in s.values() for e in es):
         from pgo_agent.sandbox.tracer.capture_ttgir import NeedsCubin
 
@@ -89,10 +87,13 @@ def _answer(folder: Path, request: dict[str, Any], full: bool) -> dict[str, Any]
     return {"described": described, "traced": traced, "kernels": kernels, "listed": listed}
 
 
+def _asked(request: dict[str, Any], described: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(s, n) for s in request["cases"] for n in _names(request, described, s)]
+
+
 def _again(request: dict[str, Any], described: dict[str, Any]) -> list[tuple[str, str]]:
     """Return the small cases, which are other sizes, and after them those of the request in reverse order, twice."""
-    asked = [(s, n) for s in request["cases"] for n in _names(request, described, s)]
-    return [("SMALL", n) for n in described["sets"]["SMALL"]] + 2 * asked[::-1]
+    return [("SMALL", n) for n in described["sets"]["SMALL"]] + 2 * _asked(request, described)[::-1]
 
 
 def _write(session: "Session", out: Path) -> dict[str, dict[str, Any]]:

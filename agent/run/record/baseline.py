@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from pgo_agent.sandbox.bundle.documents import Config, Static
-from pgo_agent.sandbox.gate.call_difference import Difference
+from pgo_agent.sandbox.gate.call_difference import Differences
 from pgo_agent.sandbox.json_codec import OPTIONAL, JsonObject, Record
 from pgo_agent.sandbox.judge.machine import Environment
 
@@ -110,7 +110,7 @@ class Baseline(Record):
     failures: tuple[str, ...]  # of builds: a line each
     environment: Environment | None  # of the GPU that measured; None: nothing was measured
     # case -> what kernel() does differently when it is called again; None: not known
-    again: dict[str, tuple[Difference, ...]] | None = field(default=None, metadata=OPTIONAL)
+    again: Differences | None = field(default=None, metadata=OPTIONAL)
 
     def best(self, side: str) -> Best:
         """Return the configurations of a side. Raises KeyError for an unknown side."""

@@ -131,7 +131,7 @@ def admits(held: Sequence[Held]) -> dict[str, float] | None:
             return None
         for name, ratio in h.ratios():
             ratios[name] = max(ratios[name], ratio)
-    if max(ratios.values()) > ANOTHER_RESULT:
+    if not all(x <= ANOTHER_RESULT for x in ratios.values()):  # a NaN is not
         return None
     return {n: x if x == RATIOS[n] else _rounded_up(MARGIN * x) for n, x in ratios.items()}
 

@@ -94,7 +94,6 @@ def follow(module: Module) -> Followed:
                     again = _again if name in names.first else _launch
                     found.append(again(module.kernels[name], run, names))
                     names.first.setdefault(name, found[-1])
-                    found[:-1] = [_begun(launch, found[-1]) for launch in found[:-1]]
                 case ast.Expr(value=ast.Call() as called):
                     _called(called, names)
                 case ast.Assign(targets=[ast.Tuple(elts=given)], value=ast.Name(id="args")):
@@ -102,15 +101,17 @@ def follow(module: Module) -> Followed:
                         names.buffers.setdefault(n, Buffer(n, None, n, given=True))
                 case ast.Assign(targets=[ast.Name(id=name)], value=value):
                     _assigned(name, value, names)
-    return Followed(tuple(found), names.symbols)
+    return Followed(tuple(_begun(found)), names.symbols)
 
 
-def _begun(launch: Launch, later: Launch) -> Launch:
-    """Return a launch whose results are partial where a later launch completes them."""
-    completed = {a.held for a in later.args if a.tensor and a.partial and a.held == a.result}
-    return replace(
-        launch, args=tuple(replace(a, result_partial=True) if a.result in completed else a for a in launch.args)
-    )
+def _begun(launches: Sequence[Launch]) -> list[Launch]:
+    """Return launches whose results are partial where a later one completes them."""
+    found, completed = list[Launch](), set[str]()
+    for launch in reversed(launches):
+        args = tuple(replace(a, result_partial=True) if a.result in completed else a for a in launch.args)
+        found.insert(0, replace(launch, args=args))
+        completed |= {a.held for a in launch.args if a.tensor and a.partial and a.held == a.result}
+    return found
 
 
 def _assigned(name: str, value: ast.expr, names: _Names) -> None:
@@ -201,12 +202,10 @@ def _launch(kernel: Kernel, run: ast.Call, names: _Names) -> Launch:
     fresh = {p for p, b in tensors if b.fresh or (p in stored and _only_memory(kernel, p, b))}
     unnamed = values.named(frag, [b for p, b in tensors if not (p in fresh and p in stored)])
     held = {p: (b.value or b.name, b.partial) for p, b in tensors}
-    completed = {
-        p for p, b in tensors if b.value in frag.nodes and p not in fresh
-    }  # `scatter`, of which part was there
+    begun = {p for p, b in tensors if b.value in frag.nodes and p not in fresh}  # `scatter`, of which a part is there
     called = {p: text for p, _, text in paired}
     results = values.results(frag, [(p, b) for p, b in tensors if p in stored], called, names.changed)
-    for p in [p for p in results if p in completed and values.is_buffer(results[p], frag)]:
+    for p in [p for p in results if p in begun and values.is_buffer(results[p], frag)]:
         results[p], held[p] = held[p][0], (held[p][0], True)
     args = list[Arg]()
     for p, buffer, text in paired:
