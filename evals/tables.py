@@ -5,7 +5,7 @@ runs are in `recorded_runs.py`.
 """
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -26,7 +26,7 @@ from pgo_agent.evals.mutants import report
 from pgo_agent.evals.mutants.outcomes import FATES
 from pgo_agent.evals.mutants.results import Results
 from pgo_agent.evals.nightly import load
-from pgo_agent.evals.nightly.row import BASES
+from pgo_agent.evals.nightly.row import BASES, Row
 from pgo_agent.evals.problems import run as problems
 from pgo_agent.evals.recorded_runs import TRIED, gains, measured_on, of_commits, tables, tried
 from pgo_agent.evals.runner.folders import RESULTS
@@ -104,7 +104,8 @@ def mutants(file: str) -> str:
 def field() -> str:
     """Return how far the kernels of public packages came: a Markdown table, a line for each."""
     made = list(field_run.read(FIELD / "targets.jsonl").values())
-    runs = {r.kernel: r for r in load.files([FIELD / "h100.jsonl"]).rows}
+    by_when = sorted(load.files([FIELD / "h100.jsonl", FIELD / "h200.jsonl"]).rows, key=lambda r: r.when)
+    runs = {r.kernel: r for r in by_when}  # the newest of each
     columns = ["kernel", "package", "lines by hand", "as shipped, ms", "tuned, ms", "`torch.compile`, ms"]
     columns += ["over as shipped", "over tuned", "over `torch.compile`", "won by, or what stood in the way"]
     table = ["| " + " | ".join(columns) + " |", "|---|---|" + "---:|" * (len(columns) - 3) + "---|"]
@@ -112,8 +113,21 @@ def field() -> str:
         by_hand = str(o.target.by_hand) if o.target else "-"
         table.append("| " + " | ".join([f"`{o.kernel}`", o.package, by_hand, *field_report.cells(o)]) + " |")
     counted = field_report.line(field_report.summary(made, runs))
-    where = measured_on(next(iter(runs.values())).environment, *(r.commit for r in runs.values()))
-    return "\n".join(table) + f"\n\n{counted[0].upper()}{counted[1:]}. {where}.\n"
+    return "\n".join(table) + f"\n\n{counted[0].upper()}{counted[1:]}. {_on_each_gpu(runs.values())}.\n"
+
+
+def _on_each_gpu(rows: Collection[Row]) -> str:
+    """Return where runs were made: the GPU of most by itself, each other with the kernels that it ran."""
+    by_gpu: dict[str | None, list[Row]] = {}
+    for row in rows:
+        by_gpu.setdefault(row.environment.gpu, []).append(row)
+    most, *others = sorted(by_gpu.values(), key=len, reverse=True)
+    ran = [f"{_where(o)}: {', '.join(f'`{r.kernel}`' for r in o)}" for o in others]
+    return "; ".join([_where(most), *ran])
+
+
+def _where(rows: Collection[Row]) -> str:
+    return measured_on(next(iter(rows)).environment, *(r.commit for r in rows))
 
 
 def field_by_model() -> str:

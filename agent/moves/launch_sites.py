@@ -185,6 +185,8 @@ def _config_list(site: LaunchSite, configs: Sequence[Config]) -> str:
         hook = [f"pre_hook={site.pre_hook}"] if site.pre_hook else []
         return f"{site.config_class}({', '.join(['{' + meta + '}', *options, *hook])})"
 
+    if not configs:
+        raise DoesNotApply(f"no configuration of {site.kernel} is known")
     lines = ",\n        ".join(one(c) for c in configs)
     listed = f"[\n        {lines},\n    ]"
     return f"{site.tuner}(configs={listed}, key=[])" if site.tuner else listed

@@ -63,7 +63,8 @@ def texts(source: str, configs: Mapping[str, Config]) -> dict[str, list[str]]:
         tuned = [s for s in launches if s.autotuned]
         if len(tuned) == 1 and not tuned[0].refused:
             fitting = (launch_config.config_of(tuned[0], launches, c) for c in configs.values())
-            text = in_place(text, tuned[0], _unique(c for c in fitting if c is not None))
+            if stated := _unique(c for c in fitting if c is not None):  # none: another kernel is launched in its place
+                text = in_place(text, tuned[0], stated)
         cases_by_text.setdefault(text, []).append(case)
     return cases_by_text
 

@@ -31,7 +31,7 @@ from pgo_agent.sandbox.profile.gpu_passes import NotTaken
 from pgo_agent.sandbox.profile.kernel_profile import PassName
 
 from tests.agent.command_line import pgo
-from tests.conftest import TARGETS
+from tests.conftest import FA_FWD, TARGETS
 
 pytestmark = pytest.mark.long  # a whole run, and another session of it
 SPILLING = (TARGETS / "spilling.py").read_text()
@@ -206,6 +206,11 @@ def test_what_cannot_be_profiled_is_recorded_with_its_reason_and_moves_fire_with
     best = incumbent.best_known(ctx, "shipped")
     assert bottlenecks.asked(ctx, "nobody", best).by_case is None
     ctx.store.db.execute("DELETE FROM profiles WHERE candidate = 'nobody'")
+
+
+def test_an_autotuned_kernel_that_the_winner_no_longer_launches_stays_in_its_text_as_it_is() -> None:
+    kept = FA_FWD.read_text() + "\n\ndef kernel(q, k, v):\n    return gluon_in_its_place(q, k, v)\n"
+    assert list(profile_targets.texts(kept, {"CASES/a": {}, "CASES/b": {}})) == [kept]
 
 
 def test_a_parent_that_is_not_profiled_has_what_its_build_tells(ctx: Context) -> None:
