@@ -38,9 +38,11 @@ def for_(u: "Unroller", op: Op, values: Sequence[Value], frame: Frame, role: Rol
         u.entered(op, trips)
     block = u.only_block(op.regions[0], op)
     names = [a.name for a in op.defined]
+    around, u.rounds = u.rounds, u.rounds * trips
     for i in range(trips):
         frame.update(zip(names, [low + i * step, *carried], strict=True))
         carried = u.block(block, frame, role)
+    u.rounds = around
     return carried
 
 

@@ -1,8 +1,9 @@
 """Simulates a kernel's barriers with small numbers of loop iterations, and with the launches of cases.
 
 With S slots in the largest array of barriers or buffers, every loop with barriers runs 0, 1, S - 1, S + 1 and 2S + 1
-times (from the third independent loop on only 2S + 1 times). This covers the ends of the pipeline, ends in the second
-and the third turn, whose parities differ, and two turns of every slot. `argument_search.py` chooses arguments for this.
+times. The third of independent loops, and each after it, runs 2S + 1 times, or as often as its 750 rounds in the loops
+around it allow. This covers the ends of the pipeline, ends in the second and the third turn, whose parities differ, and
+two turns of every slot. `argument_search.py` chooses arguments for this.
 `launched` adds the arguments of cases. "No finding" means that these runs end in every order of their roles' steps, and
 that no slot they use is written while it is read. Where runs did not go far enough into a loop, the finding is
 undecided (`loops.py`).
@@ -28,6 +29,7 @@ from pgo_agent.sandbox.ttgir.tree import Module
 
 PACKAGES = (Path(__file__).parent, Path(reader.__file__).parent)
 MOST_OPS = 1_000_000  # executed in all runs of one kernel: some ten seconds
+MOST_ROUNDS = 750  # of the innermost of three loops or more: 9 * 9 * 9 with four slots, some 50,000 operations
 MOST_LAUNCHED = 60_000  # executed in runs of what cases launch, of one kernel: half a second
 MOST_VALUES = 60_000  # executed with other values of one number, to find out what a wrong run depends on
 SEVERITY = list(Kind)  # the gravest first
@@ -180,8 +182,12 @@ class Runs:
 
     def choices(self, e: Choose, known: Known, chosen: int) -> list[argument_search.Choice]:
         """Return arguments to go on with; note where there are none."""
-        wanted = self.wanted if chosen < 2 else self.wanted[-1:]
-        choices = _choices(e, wanted, known)
+        if chosen >= 2 and e.kind == "trips":
+            short = [n for n in self.wanted if 0 < n * e.rounds <= MOST_ROUNDS] or [1]
+            found = (_choices(e, [n], known) for n in (*reversed(short), self.wanted[-1]))
+            choices = next((c[:1] for c in found if c), [])
+        else:
+            choices = _choices(e, self.wanted if chosen < 2 else self.wanted[-1:], known)
         if not choices:
             sentence = f"{e} is not known: no arguments were found that settle it"
             self.findings.append(Finding(Kind.UNDECIDED, sentence, unsettled=True))

@@ -136,9 +136,22 @@ INTEGER = re.compile(r"i\d+|index")  # types whose values are followed
 
 def integer_result(op: Op, numbers: tuple[Number, ...]) -> Number | None:
     """Return the result of an `arith` operation on integers; None where it is no integer, or not modelled."""
-    taken, result = next(iter(op.operand_types), ""), next(iter(op.result_types), "")
-    computed = _computed(op.name, next(iter(op.words), ""), taken, result)
+    computed = _as_computed(op)
     return apply(computed[0], numbers, computed[1]) if computed else None
+
+
+def on_numbers(op: Op) -> Callable[..., int | None] | None:
+    """Return an `arith` operation as a function of known numbers; None as for `integer_result`."""
+    computed = _as_computed(op)
+    if computed is None:
+        return None
+    kind, width = computed
+    return lambda *numbers: _compute(kind, list(numbers), width)
+
+
+def _as_computed(op: Op) -> tuple[str, int] | None:
+    taken, result = next(iter(op.operand_types), ""), next(iter(op.result_types), "")
+    return _computed(op.name, next(iter(op.words), ""), taken, result)
 
 
 @lru_cache(maxsize=4096)

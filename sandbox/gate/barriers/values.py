@@ -24,9 +24,10 @@ class Impossible(Exception):
 class Choose(Exception):
     """A number has to be chosen: how often a loop runs (trips), whether a condition holds (flag), a value (value)."""
 
-    def __init__(self, term: Term, kind: str, what: str, at: str) -> None:
+    def __init__(self, term: Term, kind: str, what: str, at: str, rounds: int) -> None:
         super().__init__(what)
         self.term, self.kind, self.at = term, kind, at
+        self.rounds = rounds  # how often the loops around it run, all together
 
 
 @dataclass(frozen=True)

@@ -274,6 +274,31 @@ def test_two_loops_one_in_the_other_run_each_number_of_times_together() -> None:
     assert found.trace[-1] == "for example with n = 5, the number loaded from p = 5"
 
 
+@pytest.mark.parametrize(("times", "kind"), [(33, Kind.DEADLOCK), (32, Kind.NONE)])
+def test_the_third_of_three_nested_loops_runs_often_where_those_around_it_do_not(times: int, kind: Kind) -> None:
+    ring = "!ttg.memdesc<16x1xi64, #shared, #smem, mutable>"
+    body = f"""%ring = ttg.local_alloc : () -> {ring}
+    %slot = ttg.memdesc_index %ring[%c0] : {ring} -> {ONE}
+    %m = tt.load %p : !tt.ptr<i32>
+    %o = tt.load %q : !tt.ptr<i32>
+    %hangs = arith.constant {times} : i32
+    %fine = arith.cmpi ne, %o, %hangs : i32
+    %all = scf.for %h = %c0 to %n step %c1 iter_args(%a = %c0) -> (i32) : i32 {{
+      %of_n = scf.for %i = %c0 to %m step %c1 iter_args(%b = %a) -> (i32) : i32 {{
+        %of_m = scf.for %j = %c0 to %o step %c1 iter_args(%l = %b) -> (i32) : i32 {{
+          %f = arith.andi %l, %c1 : i32
+          arrive %y, %fine
+          wait %y, %f
+          %next = arith.addi %l, %c1 : i32
+          scf.yield %next : i32
+        }}
+        scf.yield %of_m : i32
+      }}
+      scf.yield %of_n : i32
+    }}"""
+    assert simulated(body).kind is kind
+
+
 def test_a_loop_without_end_in_sight_is_undecided() -> None:
     body = "%many = arith.constant 1000000 : i32\n"
     body += "scf.for %i = %c0 to %many step %c1 : i32 {\n arrive %x\n wait %x, %i\n }"
