@@ -96,6 +96,8 @@ class _Loops:
         low, high = _bounds(loop)
         if not (names(low) | names(high)) & _run_time(function):
             raise DoesNotApply("ptxas knows how often its loop runs")
+        if held := (names(low) | names(high)) & _constants(function):
+            raise DoesNotApply(f"a bound of its loop, {min(held)}, is a tl.constexpr, which may hold a tensor")
         _check_variable(code(loop.target), function)
         start, stop = side(low), side(high)
         tests = {f"{start} < {stop}", f"{start} != {stop}", f"{stop} > {start}", f"{stop} != {start}"}
@@ -125,6 +127,13 @@ def _bounds(loop: cst.For) -> tuple[cst.BaseExpression, cst.BaseExpression]:
 def _run_time(function: cst.FunctionDef) -> set[str]:
     """Names whose values a launch may decide."""
     return (set(parameters(function)) | writes(function.body)) - constexprs(function)
+
+
+def _constants(function: cst.FunctionDef) -> set[str]:
+    """Names that the body annotates as tl.constexpr. Such a one may hold a tensor (of `tl.cdiv`), and Triton then
+    compares it outside of the kernel."""
+    annotated = (n for n in nodes(function.body) if isinstance(n, cst.AnnAssign))
+    return {code(n.target) for n in annotated if code(n.annotation.annotation).endswith("constexpr")}
 
 
 def _check_variable(variable: str, function: cst.FunctionDef) -> None:

@@ -83,7 +83,7 @@ class Unroller:
             targets = [labels[t] for t in re.findall(r"\^\w+", str(last))]
             if last.name == "cf.cond_br" and len(targets) == 2:
                 decided = isinstance(values[0], int)
-                holds = self.number(values[0], last, "the condition", "flag")
+                holds = self.number(values[0], last, "the condition", "flag", alike=True)  # before roles part
                 longest = max(targets, key=lambda b: len(b.ops))  # while the question is put off
                 targets = [targets[not holds] if decided else longest]
             if any(b.arguments for b in targets):
@@ -162,8 +162,9 @@ class Unroller:
         leaf = Term(op, (), width, name, step)
         return self.known.get(leaf, leaf)
 
-    def number(self, value: Value, op: Op, what: str, kind: str = "value") -> int:
-        """Return a number that a barrier depends on. Raises Choose for an unknown number of iterations.
+    def number(self, value: Value, op: Op, what: str, kind: str = "value", alike: bool = False) -> int:
+        """Return a number that a barrier depends on. Raises Choose for an unknown number of iterations. `alike`: all
+        roles have the same one, also where it was loaded.
 
         With any other unknown number the run goes on with some value, and raises later.
         """
@@ -176,7 +177,7 @@ class Unroller:
             question = Choose(value, kind, subject, str(self.at(op)), self.rounds)
             if kind == "trips":
                 raise question
-            if loaded:
+            if loaded and not alike:
                 question = Undecided(f"{subject} is not known: it depends on {loaded}")
         self.put_off = self.put_off or question
         return int(kind == "flag")

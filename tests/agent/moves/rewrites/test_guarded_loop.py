@@ -71,6 +71,7 @@ def test_a_file_is_rewritten_once() -> None:
         (LOOP, "for i in tl.static_range(lo, hi, STEP):", "unrolled"),
         (LOOP, "for i in range(0, STEP):", "ptxas knows how often"),
         (LOOP, "for i in range(0, 4 * STEP, 2):", "ptxas knows how often"),
+        (LOOP, "mid: tl.constexpr = tl.cdiv(STEP, 2)\n    for i in range(mid, hi, STEP):", "mid, is a tl.constexpr"),
         (LOOP, "for i in tl.range(lo, hi, warp_specialize=True):", "asks for warp_specialize"),
         (LOOP, "for i in range(*lo, hi):", "not over a range"),
         (LOOP, "for i in range(lo, tl.load(a), STEP):", "computed twice: range(lo, tl.load(a), STEP)"),

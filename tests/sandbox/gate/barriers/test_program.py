@@ -154,8 +154,10 @@ def test_what_a_branch_without_barriers_computes_is_followed() -> None:
     assert found.trace[-1] == "for example with on = 0"
 
 
-def test_a_kernel_that_returns_early_is_followed_both_ways() -> None:
-    body = "%early = arith.cmpi sgt, %n, %c2 : i32\n cf.cond_br %early, ^bb1, ^bb2\n ^bb1:\n tt.return\n ^bb2:\n {}"
+@pytest.mark.parametrize("number", ["arith.addi %n, %c0 : i32", "tt.load %p : !tt.ptr<i32>"])
+def test_a_kernel_that_returns_early_is_followed_both_ways(number: str) -> None:
+    early = f"%m = {number}\n %early = arith.cmpi sgt, %m, %c2 : i32\n cf.cond_br %early, ^bb1, ^bb2\n ^bb1:\n"
+    body = early + " tt.return\n ^bb2:\n {}"
     assert simulated(body.format("arrive %x\n wait %x, %c0")).kind is Kind.NONE
     assert simulated(body.format("wait %x, %c0")).kind is Kind.DEADLOCK
 
