@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from pgo_agent.agent import moves
-from pgo_agent.agent.evaluation import baseline_builds, given_file, screen
+from pgo_agent.agent.evaluation import baseline_builds, given_file, known_configs, screen
 from pgo_agent.agent.run import incumbent, provenance, steering, ttgir_files
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record.candidate import Candidate
@@ -79,7 +79,8 @@ def _build(ctx: Context, candidate: Candidate, sections: Iterable[str], workers:
     listed = dict(zip(_SECTIONS, (base.cases, base.held_out), strict=True))
     cases = {s: [c.split("/", 1)[1] for c in listed[s]] for s in sections}
     again = untrusted and not text  # what moves write calls kernels as its parent does
-    built = ctx.builder.build(source, cases, limit, workers, untrusted, text, by_person, replaced, again)
+    builder = ctx.builder if by_person else replace(ctx.builder, known=known_configs.of(ctx, candidate.parent))
+    built = builder.build(source, cases, limit, workers, untrusted, text, by_person, replaced, again)
     return given_file.narrowed(ctx, built) if by_person else built
 
 

@@ -127,8 +127,7 @@ def _rewritten(
 def _attempt(r: _Rewrite) -> Proposal | Skipped:
     def rewrite() -> str:
         subject = _subject(r.source, r.kernel, r.best, r.device)
-        rewritten = _with_neighbours(r.move.rewrite(subject), r.kernel, r.best, r.move.launch)
-        return launch_config.others_at_best(rewritten, r.kernel, r.best.values())
+        return _with_neighbours(r.move.rewrite(subject), r.kernel, r.best, r.move.launch)
 
     return attempted(r.name, f"{r.move.symptom}; {r.move.gain}", rewrite, r.source)
 

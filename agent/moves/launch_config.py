@@ -7,7 +7,6 @@ turn, the one that does the work first. `launch_space.py` says which of them the
 
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from pgo_agent.agent.moves import scaled_tiles
@@ -83,21 +82,13 @@ def propose(
     for site in sorted(every_site, key=lambda s: s.kernel not in busiest):  # stable: else as they stand in the file
         if launched and site.kernel not in launched:
             continue
-        proposed = _of_site(source, site, every_site, best, measured, device, asked)
-        made = _beside_the_best(proposed, site.kernel, best.values())
+        made = _of_site(source, site, every_site, best, measured, device, asked)
         if dots == {site.kernel}:
             yield from made
         else:
             turns.append(made)
     for turn in itertools.zip_longest(*turns):
         yield from (p for p in turn if p is not None)
-
-
-def _beside_the_best(
-    made: Iterable[Proposal | Skipped], kernel: str, best: Collection[Best]
-) -> Iterator[Proposal | Skipped]:
-    for p in made:
-        yield p if isinstance(p, Skipped) else replace(p, source=others_at_best(p.source, kernel, best))
 
 
 def _of_site(
@@ -223,18 +214,6 @@ def placed(source: str, config: Config) -> str:
     for site in (s for s in every_site if not s.autotuned):
         own = config_of(site, every_site, config) or {}
         source = with_configs(source, next(s for s in sites(source) if s.kernel == site.kernel), [own])
-    return source
-
-
-def others_at_best(source: str, kernel: str, best: Collection[Best]) -> str:
-    """Return the file with the best known configurations alone at each autotuned launch of another kernel: a build
-    varies one launch at a time, all others at their first configuration, and takes few in all."""
-    for name in [s.kernel for s in sites(source) if s.autotuned and s.kernel != kernel and not s.refused]:
-        every_site = sites(source)
-        site = next(s for s in every_site if s.kernel == name)
-        known = (config_of(site, every_site, b.config, b.profiles.keys() or None) for b in best)
-        if configs := _unique(c for c in known if c is not None):
-            source = with_configs(source, site, configs[:CARRIED])
     return source
 
 

@@ -21,7 +21,7 @@ RESERVED_SHARED = 1024  # bytes of shared memory that the system reserves for ea
 SCHEDULERS, MUFU_LANES = 4, 16  # of one SM, per cycle (CUDA programming guide)
 CYCLES_INSTRUCTION, CYCLES_BARRIER = 1.5, 200.0  # fitted: cost of the dependent chain of one warp
 SHALLOW, SPILLED_BYTE = 1.2, 0.001  # fitted: fewer than three stages; each byte spilled
-SPILLED_MORE = 256  # bytes, over all kernels of a case
+SPILLED_MORE, SPILLED_SHARE = 256, 10  # bytes over all kernels of a case, or a tenth of what the tuned kernel spills
 ATTAINED = 0.68  # fitted: covers what the model leaves out
 SERIALIZED = frozenset({"C7510", "C7511", "C7512", "C7513", "C7514", "C7515", "C7516"})
 
@@ -63,9 +63,10 @@ def dominated(statics: Sequence[Static], best: Sequence[Static]) -> str:
     """Return why a build of all kernels of a case is not worth GPU time beside `best`; empty if it may be."""
     ours, theirs = ([s for n, s in enumerate(side) if s not in side[:n]] for side in (statics, best))
     spilled, other = (sum(s["spill_store_bytes"] for s in side) for side in (ours, theirs))
-    if spilled > other + SPILLED_MORE:
+    more = max(SPILLED_MORE, other // SPILLED_SHARE)
+    if spilled > other + more:
         where = ", ".join(f"{s['name']} {s['spill_store_bytes']}" for s in ours if s["spill_store_bytes"])
-        bound = f"what spills over {SPILLED_MORE} bytes more is not timed"
+        bound = f"what spills over {more} bytes more is not timed"
         return f"spills {spilled} bytes ({where}), the tuned kernel {other}: {bound}"
     serialized = sorted(serializing(statics))
     if serialized and not serializing(best) and spilled > other:

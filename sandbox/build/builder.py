@@ -8,14 +8,14 @@ import itertools
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from pgo_agent.sandbox import json_codec
 from pgo_agent.sandbox.build import repeated_calls, shared_buffers, trace_and_compile, ttgir_override
 from pgo_agent.sandbox.build.result import Built, Choice, Failure, nothing
-from pgo_agent.sandbox.build.trace_and_compile import Cases, Traced, TracedError, TracedPlan
+from pgo_agent.sandbox.build.trace_and_compile import Cases, KnownConfigs, Traced, TracedError, TracedPlan
 from pgo_agent.sandbox.build.versions import kernel_key, triton_version
 from pgo_agent.sandbox.bundle import decode, plan_id, schema, validate
 from pgo_agent.sandbox.bundle.documents import (
@@ -51,6 +51,7 @@ class Builder:
     contents: ContentStore
     cores: int = os.cpu_count() or 1
     report: Callable[[str], None] = trace_and_compile.silent  # how far a long compilation is
+    known: KnownConfigs = field(default_factory=dict, hash=False)  # for launches that a source leaves as they are
 
     def build(
         self,
@@ -101,7 +102,9 @@ class Builder:
 
         def trace(part: Cases, again: bool = False) -> Traced:
             where = (*self._place(), source, part, limit)
-            return trace_and_compile.trace(*where, sample=sample, untrusted=untrusted, again=again, report=self.report)
+            return trace_and_compile.trace(
+                *where, sample=sample, untrusted=untrusted, again=again, report=self.report, known=self.known
+            )
 
         with threads(workers) as pool:
             first = [pool.submit(trace, part) for part in parts]

@@ -37,6 +37,7 @@ KEPT = ("cubin", "ptx")  # artefacts that go in the content store beside the TTG
 LISTED = ("sass", "live")  # and these, of a build with line information
 T = TypeVar("T")
 Cases = Mapping[str, Sequence[str] | None]  # set (CASES, SMALL, HELD_OUT) -> names, None for all
+KnownConfigs = Mapping[str, Mapping[str, Sequence[Mapping[str, object]]]]  # case -> kernel -> its best, in order
 
 
 def silent(_message: str) -> None:
@@ -103,6 +104,7 @@ def trace(
     untrusted: bool = False,
     again: bool = False,
     report: Callable[[str], None] = silent,
+    known: KnownConfigs | None = None,
 ) -> Traced:
     """Return what the launcher of `source` does in each case, at most `limit` configurations of each; seconds under
     "took".
@@ -111,12 +113,13 @@ def trace(
     `located`: with the TTGIR as it was with locations, and with the TTIR, by kernel under "located" and "ttir".
     `again`: the first configuration alone, after calls for the small cases, in reverse order, twice: each case has two
     entries.
+    `known`: the best configurations so far, where several launches are autotuned: those that are not varied have them.
     `untrusted`: where no held-out case is asked for, none is in the box. `report` gets a message every few seconds.
     Raises Killed when the process was killed again and again, and EnvironmentFault when the disk is full.
     """
     names = {s: None if n is None else list(n) for s, n in cases.items()}
-    request = {"device": device.key, "limit": limit, "cases": names, "located": located, "sample": sample}
-    request |= {"again": again}
+    request: dict[str, object] = {"device": device.key, "limit": limit, "cases": names, "located": located}
+    request |= {"sample": sample, "again": again, "known": known or {}}
 
     def read(out: Path, ran: Ran) -> Traced:
         return {**_read_trace(out, ran, located), "took": ran.seconds}

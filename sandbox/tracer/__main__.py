@@ -73,7 +73,8 @@ def _answer(folder: Path, request: dict[str, Any], full: bool) -> dict[str, Any]
     listed: dict[str, int] = {}  # case -> configurations that it has, of which no more than the limit are traced
     limit = 1 if request.get("again") else request["limit"]
     for s, n in _again(request, described) if request.get("again") else _asked(request, described):
-        called = session.trace(described["sets"][s][n], limit, bool(request.get("sample")))
+        known = request.get("known", {}).get(f"{s}/{n}")
+        called = session.trace(described["sets"][s][n], limit, bool(request.get("sample")), known)
         if s in traced:
             traced[s].setdefault(n, []).extend(called)
             listed[f"{s}/{n}"] = session.listed

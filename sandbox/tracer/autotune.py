@@ -4,7 +4,7 @@ The plan must hold the steady state: Triton then calls only a config's own pre_h
 restore_value, which serve its benchmark. Heuristics run as always. A library's own kind of autotuner is one, too.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +19,11 @@ def describe(config: Config) -> dict[str, object]:
     """Return a config as plain values, without what equals the default of None."""
     fixed = {n: getattr(config, n) for n in ("num_warps", "num_stages", "num_ctas", "maxnreg")}
     return dict(config.kwargs) | {n: v for n, v in fixed.items() if v is not None and not (n == "num_ctas" and v == 1)}
+
+
+def _is(known: Mapping[str, object], config: Config) -> bool:
+    described = describe(config)
+    return all(described.get(name) == value for name, value in known.items())
 
 
 def label(config: dict[str, object]) -> str:
@@ -36,6 +41,9 @@ def replace(run: Callable[..., Any]) -> None:
     Autotuner.__init_subclass__ = classmethod(subclassed)
 
 
+Known = Mapping[str, Sequence[Mapping[str, object]]]  # kernel -> its best configurations, the best first
+
+
 @dataclass
 class Sites:
     """The autotuned launches that a launcher makes, in order of first use."""
@@ -44,6 +52,7 @@ class Sites:
     choice: dict[str, int] = field(default_factory=dict)  # site -> index of the config to use
     base: dict[str, int] = field(default_factory=dict)  # site -> first config that compiled
     configs: dict[str, list[Config]] = field(default_factory=dict)
+    known: Known = field(default_factory=dict)
 
     def forget(self) -> None:
         self.choice, self.base, self.configs = {}, {}, {}
@@ -66,19 +75,32 @@ class Sites:
         self.configs.setdefault(site, list(configs))
         if site in self.choice:
             return self._try(tuner, configs[self.choice[site]], args, kwargs)
-        start = self.base.get(site, 0)
-        for i in range(start, len(configs)):
+        order = self._best_first(site, configs)
+        for i in order:
             mark = len(self.steps)
             try:
                 kernel = self._try(tuner, configs[i], args, kwargs)
             except SKIPPED:
                 del self.steps[mark:]  # what its pre_hook did
-                if i + 1 == len(configs):
+                if i == order[-1]:
                     raise
             else:
                 self.base.setdefault(site, i)
                 return kernel
         raise RuntimeError(f"{site}: no configuration is left after pruning")
+
+    def _best_first(self, site: str, configs: Sequence[Config]) -> list[int]:
+        """The order in which configs are tried until one compiles: from the one that did, those known to be best, all
+        others as they are listed."""
+        known = [i for k in self._known(site) for i, c in enumerate(configs) if _is(k, c)]
+        order = list(dict.fromkeys([*known, *range(len(configs))]))
+        return order[order.index(self.base[site]) :] if site in self.base else order
+
+    def is_known(self, site: str, index: int) -> bool:
+        return any(_is(k, self.configs[site][index]) for k in self._known(site))
+
+    def _known(self, site: str) -> Sequence[Mapping[str, object]]:
+        return self.known.get(site.partition("(")[0], ())
 
     @staticmethod
     def _try(tuner: Autotuner, config: Config, args: tuple[Any, ...], kwargs: dict[str, object]) -> Any:

@@ -70,18 +70,24 @@ class Session:
             "nondeterministic": bool(getattr(t, "NONDETERMINISTIC", False)),
         }
 
-    def trace(self, case: dict[str, Any], limit: int | None, sample: bool = False) -> list[dict[str, Any]]:
+    def trace(
+        self, case: dict[str, Any], limit: int | None, sample: bool = False, known: autotune.Known | None = None
+    ) -> list[dict[str, Any]]:
         """Return a plan for every configuration of the case: one launch site varied at a time, at most `limit` in all.
 
         `sample`: of a longer list the first half of them as they are listed, the others from the whole of the rest.
+        `known`: kernel -> its best configurations so far, the best first: a site that is not varied has the first of
+        them that is in its list, and what is none of them is varied first.
         """
         self.sites.forget()
+        self.sites.known = known or {}
         first = self._entry(case)
         entries = [first]
         if "error" in first:
             return entries
         several = {s: c for s, c in self.sites.configs.items() if len(c) > 1}
         varied = [(s, i) for s, c in several.items() for i in range(len(c)) if i != self.sites.base[s]]
+        varied.sort(key=lambda v: self.sites.is_known(*v))
         base = dict(self.sites.base)
         self.listed = 1 + len(varied)
         chosen = _spread(varied, limit) if sample and limit is not None else varied

@@ -15,6 +15,7 @@ from pgo_agent.sandbox import devices, target
 from pgo_agent.sandbox.build import trace_and_compile
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.build.result import Built
+from pgo_agent.sandbox.build.trace_and_compile import KnownConfigs
 from pgo_agent.sandbox.bundle.store import ContentStore
 from pgo_agent.sandbox.isolation import box
 from pgo_agent.sandbox.isolation.box import Ran
@@ -127,14 +128,18 @@ class Traced:
 
 
 def trace(
-    folder: Path, text: str, device: str = "h200", limit: int | None = None, cases: list[str] | None = None
+    folder: Path,
+    text: str,
+    device: str = "h200",
+    limit: int | None = None,
+    cases: list[str] | None = None,
+    known: KnownConfigs | None = None,
 ) -> Traced:
     """Traces every launcher of a snippet, or some of them, in one process."""
     made = write(folder, text)
     b = builder(folder, made, device)
-    return Traced(
-        made.source, trace_and_compile.trace(b.box, b.contents, made, b.device, made.source, {"CASES": cases}, limit)
-    )
+    where = b.box, b.contents, made, b.device, made.source, {"CASES": cases}, limit
+    return Traced(made.source, trace_and_compile.trace(*where, known=known))
 
 
 def once_looping(run: Callable[[float], Ran]) -> Ran:

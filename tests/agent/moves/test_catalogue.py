@@ -42,30 +42,6 @@ def test_what_only_prepares_for_another_kernel_has_its_turn_last() -> None:
     assert own == sorted(own) and {True, False} <= set(own)
 
 
-SECOND = """
-
-@triton.autotune(configs=[triton.Config({"BLOCK": b}) for b in (64, 128, 256)], key=[])
-@triton.jit
-def _second(x, BLOCK: tl.constexpr):
-    tl.store(x + tl.arange(0, BLOCK), 0.0)
-
-
-def after(x):
-    _second[(1,)](x)
-"""
-
-
-def test_a_move_on_one_of_several_autotuned_kernels_leaves_the_others_at_their_best() -> None:
-    static = STATIC | {"spill_store_bytes": 0, "notes": []}
-    both = {"_fa_fwd": static | {"dots": 2}, "_second": static | {"dots": 0}}
-    known = {"_fa_fwd.BLOCK_M": 64, "_fa_fwd.num_warps": 4, "_fa_fwd.num_stages": 3, "_second.BLOCK": 128}
-    best = {"CASES/x": Best(known, both["_fa_fwd"], both)}
-    made = [p for p in catalogue.propose(FA_FWD.read_text() + SECOND, best, [], H200) if isinstance(p, Proposal)]
-    lists = {p.kind: p.source.rpartition("@triton.autotune(")[2] for p in made if p.move.endswith("_fa_fwd")}
-    assert lists.keys() == {"launch", "source"}
-    assert all('{"BLOCK": 128}' in text and "256" not in text for text in lists.values())
-
-
 def brought(fastest: int, tied: int) -> str:
     """The configurations of a rewrite that finds the first of two in front."""
     first, other = ({"BLOCK_M": 64, "BLOCK_N": n, "num_warps": 4, "num_stages": 3} for n in (fastest, tied))

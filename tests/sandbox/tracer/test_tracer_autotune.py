@@ -242,6 +242,22 @@ def test_two_autotuned_launches_give_a_sum_of_plans_not_a_product(tmp_path_facto
     assert grids(two.entries("again")) == [[16, 8], [8, 8], [4, 8], [16, 4], [16, 2]]
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "plans"),
+    [
+        (256, 1024, [[16, 4], [8, 4], [4, 4]]),
+        (1024, 512, [[4, 8], [16, 8], [8, 8]]),
+        (64, 512, [[16, 8], [8, 8], [4, 8]]),  # what is known of the first is not in its list
+    ],
+)
+def test_a_launch_that_is_not_varied_has_the_best_that_is_known_of_it(
+    first: int, second: int, plans: list[list[int]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    known = {"CASES/chained": {"_first": [{"BLOCK": first}], "_second": [{"BLOCK": second, "num_warps": 4}]}}
+    two = trace(tmp_path_factory.mktemp("known"), TWO, limit=3, cases=["chained"], known=known)
+    assert grids(two.entries("chained")) == plans
+
+
 @pytest.mark.parametrize("case", ["chained", "again"])
 def test_every_plan_of_two_autotuned_launches_becomes_a_choice(case: str, two: Built) -> None:
     assert two.failures == ()
