@@ -79,9 +79,9 @@ def _build(ctx: Context, candidate: Candidate, sections: Iterable[str], workers:
     listed = dict(zip(_SECTIONS, (base.cases, base.held_out), strict=True))
     cases = {s: [c.split("/", 1)[1] for c in listed[s]] for s in sections}
     again = untrusted and not text  # what moves write calls kernels as its parent does
-    builder = ctx.builder if by_person else replace(ctx.builder, known=known_configs.of(ctx, candidate.parent))
+    builder = replace(ctx.builder, known=known_configs.of(ctx, candidate.parent))
     built = builder.build(source, cases, limit, workers, untrusted, text, by_person, replaced, again)
-    return given_file.narrowed(ctx, built) if by_person else built
+    return given_file.narrowed(ctx, built, bool(builder.known)) if by_person else built
 
 
 def _source(ctx: Context, candidate: Candidate) -> str:

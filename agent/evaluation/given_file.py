@@ -64,15 +64,19 @@ def proposals(given: Sequence[GivenFile]) -> list[NewCandidate]:
     return [NewCandidate.of(p, GIVEN, incumbent.SHIPPED) for p in proposals]
 
 
-def narrowed(ctx: Context, built: Built) -> Built:
+def narrowed(ctx: Context, built: Built, at_best: bool = False) -> Built:
     """Return the build with at most KEPT configurations of a case: a given file brings its whole list.
 
-    These are the ones at which the target itself is fastest, and the most promising others, by estimate.
+    These are the ones at which the target itself is fastest, and the most promising others, by estimate. `at_best`: the
+    first has each of several launches at the best that is known of it, and stays.
     """
     if all(len(options) <= KEPT for options in built.choices.values()):
         return built
     manifest = ctx.store.contents.manifest(built.bundle)
     judged = {case: _likeliest(ctx, manifest, case, built) for case in ctx.baseline().cases if case in built.choices}
+    if at_best:
+        firsts = {case: built.choices[case][0] for case in judged}
+        judged = {c: [firsts[c], *(o for o in judged[c] if o != firsts[c])][:KEPT] for c in judged}
     used = Counter(o.label for options in judged.values() for o in options)
     for case in built.choices.keys() - judged.keys():  # held out: what the public cases use
         judged[case] = sorted(built.choices[case], key=lambda o: -used[o.label])[:KEPT]

@@ -134,10 +134,18 @@ def _looped(function: cst.FunctionDef, tiles: Tiles) -> cst.FunctionDef:
     moved = [visited(visited(s, _Places(places)), Rename(own)) for s in body[len(first) :]]
     loop = cst.For(
         target=cst.Name(tile),
-        iter=expression(f"range(tl.program_id(0), {total}, tl.num_programs(0))"),
+        iter=expression(_every_tile(total, function)),
         body=cst.IndentedBlock([*lines("\n".join(inside)), *moved]),
     )
     return function.with_changes(body=cst.IndentedBlock([*first, *lines("\n".join(head)), loop]))
+
+
+def _every_tile(total: str, function: cst.FunctionDef) -> str:
+    """The tiles of a program. The loop is not pipelined where a tile makes descriptors: Triton 3.6's pipeliner fails at
+    those ("'ttng.tensormap_create' op pipeliner doesn't know how to predicate this op")."""
+    tiles = f"tl.program_id(0), {total}, tl.num_programs(0)"
+    makes = any(called(n) == "make_tensor_descriptor" for n in nodes(function) if isinstance(n, cst.Call))
+    return f"tl.range({tiles}, num_stages=1)" if makes else f"range({tiles})"
 
 
 def _place(tile: str, sizes: Sequence[str], i: int) -> str:

@@ -14,6 +14,7 @@ from pgo_agent.sandbox.gate.verdict import Verdict
 
 from tests.agent.composing import HEADER, checked, outputs, reason, same_bits, taken
 from tests.conftest import ROOT
+from tests.sandbox.tracing import build
 
 H200 = devices.find("h200")
 SCALE = f"""{HEADER}
@@ -50,6 +51,27 @@ def kernel(a, b):
 
 def rewritten(source: str, kernel: str = "_scale", **config: int) -> str:
     return persistent_grid.rewrite(RewriteInput(source, kernel, H200, config))
+
+
+@pytest.mark.long
+def test_a_kernel_whose_tiles_make_descriptors_still_builds(tmp_path: Path) -> None:
+    text = f"""{HEADER}
+@triton.jit
+def _squared(X, Y, n, ROWS: tl.constexpr):
+    row = tl.program_id(0) * ROWS
+    x = tl.make_tensor_descriptor(X + row * n, shape=[ROWS, n], strides=[n, 1], block_shape=[ROWS, ROWS])
+    y = tl.make_tensor_descriptor(Y + row * n, shape=[ROWS, n], strides=[n, 1], block_shape=[ROWS, ROWS])
+    b = tl.load(X + tl.arange(0, ROWS)[:, None] * n + tl.arange(0, ROWS)[None, :])
+    y.store([0, 0], tl.dot(x.load([0, 0]), b).to(Y.dtype.element_ty))
+
+
+def squared(m):
+    y = torch.empty_like(m)
+    _squared[(m.shape[0] // 16,)](m, y, m.shape[1], ROWS=16)
+    return y
+"""
+    built = build(tmp_path, rewritten(text, "_squared"))
+    assert built.ok and not built.failures, built.failures
 
 
 @pytest.mark.long
