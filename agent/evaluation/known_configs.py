@@ -6,6 +6,7 @@ Relies on the baseline and on what earlier candidates were judged with. A file w
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from pgo_agent.agent.moves import launch_config
 from pgo_agent.agent.moves.launch_sites import Config, numbers
 from pgo_agent.agent.run import incumbent
 from pgo_agent.agent.run.context import Context
@@ -36,13 +37,8 @@ def _ancestors(ctx: Context, which: str) -> Iterator[str]:
     yield which
 
 
-def _by_kernel(config: Mapping[str, int]) -> dict[str, Config]:
-    found = dict[str, Config]()
-    for key, value in config.items():
-        kernel, _, name = key.rpartition(".")
-        if kernel:
-            found.setdefault(kernel, {})[name] = value
-    return found
+def _by_kernel(config: Config) -> dict[str, Config]:
+    return {kernel: own for kernel, own in launch_config.by_kernel(config).items() if kernel}
 
 
 def best_first(
@@ -50,5 +46,6 @@ def best_first(
 ) -> dict[str, list[Config]]:
     """Kernel -> the best ones, and after them what was measured: a point names the kernels that it varies, and has the
     first measured one of each other."""
-    listed = {k: [*(b[k] for b in best if k in b), *configs] for k, configs in measured.items()}
-    return {k: [c for i, c in enumerate(configs) if c not in configs[:i]] for k, configs in listed.items()}
+    return {
+        k: launch_config.unique([*(b[k] for b in best if k in b), *configs]) for k, configs in measured.items()
+    }

@@ -163,14 +163,10 @@ def _with_neighbours(source: str, kernel: str, best: Mapping[str, Best], needed:
     near = [
         launch_config.config_of(site, every_site, c, b.profiles.keys() or None) for b in best.values() for c in b.near
     ]
-    configs = _unique([c | needed for c in (*bases, *near) if c is not None])
+    configs = launch_config.unique([c | needed for c in (*bases, *near) if c is not None])
     if needed:
-        return with_configs(source, site, _unique([*configs[: CARRIED - 1], *bases])[:CARRIED])
+        return with_configs(source, site, launch_config.unique([*configs[: CARRIED - 1], *bases])[:CARRIED])
     deepest = max(bases, key=lambda c: (c.get("num_stages", 3), c.get("num_warps", 4)))
     shallower = deepest | {"num_stages": max(deepest.get("num_stages", 3) - 1, 1)}
     carried = [*configs[: CARRIED - 1], shallower] if shallower not in configs[:CARRIED] else configs[:CARRIED]
     return with_configs(source, site, carried)
-
-
-def _unique(configs: Sequence[Config]) -> list[Config]:
-    return [c for i, c in enumerate(configs) if c not in configs[:i]]

@@ -153,12 +153,13 @@ def _best_of_the_grid(source: str, site: LaunchSite, bases: Sequence[Best], wher
     why = "the fastest configuration of each case over the declared grid"
     if site.autotuned and configs:
         yield _attempted(source, site, configs, name, why)
-    for config in _unique(configs) if not site.autotuned else ():
+    for config in unique(configs) if not site.autotuned else ():
         if config != site.values:
             yield _attempted(source, site, [config], name, f"the fastest of a case; tries {said(config)}")
 
 
-def _unique(configs: Iterable[Config]) -> list[Config]:
+def unique(configs: Iterable[Config]) -> list[Config]:
+    """Return each configuration once, where it stands first."""
     listed = list(configs)
     return [c for i, c in enumerate(listed) if c not in listed[:i]]
 
@@ -231,11 +232,17 @@ def bases_of(site: LaunchSite, every_site: Sequence[LaunchSite], best: Iterable[
 
 def said(config: Mapping[str, Any]) -> str:
     """Return a configuration in words, those of several kernels one after the other, each with its name."""
-    parts = dict[str, list[str]]()
+    parts = ((kernel, " ".join(f"{k}={v}" for k, v in own.items())) for kernel, own in by_kernel(config).items())
+    return ", ".join(f"{kernel}: {words}" if kernel else words for kernel, words in parts)
+
+
+def by_kernel(config: Mapping[str, Any]) -> dict[str, Config]:
+    """Return a configuration of a file by the kernels that it names; what names none is under an empty name."""
+    found = dict[str, Config]()
     for key, value in config.items():
         kernel, _, name = key.rpartition(".")
-        parts.setdefault(kernel, []).append(f"{name}={value}")
-    return ", ".join(f"{kernel}: {' '.join(words)}" if kernel else " ".join(words) for kernel, words in parts.items())
+        found.setdefault(kernel, {})[name] = value
+    return found
 
 
 def labelled(label: str, config: Mapping[str, Any], standing: Config | None) -> str:

@@ -3,7 +3,7 @@
 It runs the passes of one case; `record/profiles.py` stores the results.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from pgo_agent.agent.moves import launch_config
@@ -63,12 +63,8 @@ def texts(source: str, configs: Mapping[str, Config]) -> dict[str, list[str]]:
         tuned = [s for s in launches if s.autotuned]
         if len(tuned) == 1 and not tuned[0].refused:
             fitting = (launch_config.config_of(tuned[0], launches, c) for c in configs.values())
-            if stated := _unique(c for c in fitting if c is not None):  # none: another kernel is launched in its place
+            stated = launch_config.unique(c for c in fitting if c is not None)
+            if stated:  # else another kernel is launched in its place
                 text = in_place(text, tuned[0], stated)
         cases_by_text.setdefault(text, []).append(case)
     return cases_by_text
-
-
-def _unique(configs: Iterable[Config]) -> list[Config]:
-    listed = list(configs)
-    return [c for i, c in enumerate(listed) if c not in listed[:i]]
