@@ -16,10 +16,12 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, TypeVar
 
 from pgo_agent.sandbox.errors import EnvironmentFault, Fault, Killed, TargetFault, UsageFault
+from pgo_agent.sandbox.gate.coverage import HELD_OUT
+from pgo_agent.sandbox.gate.reason import shown
 from pgo_agent.sandbox.gate.verdict import Judgement
 from pgo_agent.sandbox.isolation.box import ATTEMPTS, FORKED, choose, killed
 from pgo_agent.sandbox.json_codec import JsonObject
-from pgo_agent.sandbox.judge import counting, gpus, questions
+from pgo_agent.sandbox.judge import counting, gpus, own_steps, questions
 from pgo_agent.sandbox.judge.gpu_lock import GpuLock
 from pgo_agent.sandbox.judge.gpus import Gpu, visible_gpu, visible_gpus
 from pgo_agent.sandbox.judge.interface import Ended, NoStart, always, of_ended
@@ -60,6 +62,7 @@ class GpuJudge:
         self.on_wait: Callable[[Gpu, str], None] = lambda _gpu, _holder: None  # called when it waits
         self.on_stage: Callable[[str], None] = lambda _stage: None  # of each step that its process announces
         self._closed = False
+        self._own = own_steps.OwnSteps()
         self._one = threading.RLock()  # of the CPU judge: one command at a time
 
     # commands ---------------------------------------------------------------------------------------------------------
@@ -75,18 +78,43 @@ class GpuJudge:
         """Do the same with a question and an answer in JSON."""
         if command == questions.Count.do:
             return counting.counted(self, self.target.contract_path, fields)
+        kills = 0
         with self.turn():
-            for _ in range(ATTEMPTS):
+            while kills < ATTEMPTS:
                 try:
-                    with self.occupied():
-                        if self._process is None:
-                            self._start()
-                        return self._send({"do": command, **fields})
+                    return self._asked(command, fields)
                 except Ended as e:
-                    if not e.killed:
+                    kills += e.killed
+                    if not e.killed and not self._is_own(e, fields):
                         raise
                     self.replaced += 1
         raise killed("judge")
+
+    def _asked(self, command: str, fields: JsonObject) -> JsonObject:
+        with self.occupied():
+            if self._process is None:
+                self._start()
+            return self._send({"do": command, **fields})
+
+    def _is_own(self, e: Ended, fields: JsonObject) -> bool:
+        """Return whether a question is to be asked again: the target's own code may have ended the process, which is
+        tried in a new one. Raises TargetFault when the reference ends that, too."""
+        step = own_steps.read(e.stage)
+        if step is None or step in self._own.borne:
+            return False
+        try:
+            self._asked(questions.Own.do, {**vars(step), "shipped": fields.get("shipped", {})})
+        except Ended as again:
+            if again.killed:
+                return True
+            if own_steps.read(again.stage) != step:
+                return False
+            if not step.stress_input:
+                raise _unfit(step, again) from None
+            self._own.unfit.add(own_steps.kind(step.stress_input))
+            return True
+        self._own.borne.add(step)
+        return True
 
     def verdict(self, question: Question[Judgement]) -> Judgement:
         """Ask for a verdict. A hang or a crash becomes a verdict, a kill never does."""
@@ -203,6 +231,7 @@ class GpuJudge:
                 sandbox=self.sandbox,
                 device=self.device,
                 forks=tuple(self._process.keeps()) if self.gpu is None else (),
+                unfit=tuple(sorted(self._own.unfit)),
             )
             found = question.read(self._send({"do": question.do, **question.as_json()}))
             at = self.lock.gpu if self.lock else None
@@ -256,6 +285,14 @@ class GpuJudge:
     def _end_spares(self) -> None:
         while self._spare:
             self._spare.pop().end()
+
+
+def _unfit(step: own_steps.OwnStep, e: Ended) -> TargetFault:
+    """Return the fault of a reference that ends every process."""
+    detail = "" if step.case.startswith(HELD_OUT) else f": {e.detail[-600:]}"
+    return TargetFault(
+        f"reference() ends the judge's process on {shown(step.case)}{detail}", "make it right for what inputs() gives"
+    )
 
 
 def _fault(x: dict[str, str]) -> Exception:

@@ -70,6 +70,7 @@ class Open(Question[Environment]):
     sandbox: str
     device: str  # that the interpreter reports to launchers
     forks: tuple[int, ...]  # open files: what boxed processes of `box.FORKED` are forked from, or none
+    unfit: tuple[str, ...] = field(default=(), metadata=OPTIONAL)  # kinds of stress inputs: see own_steps.py
     do, answer = "open", Environment
 
 
@@ -78,6 +79,16 @@ class Hello(Question[Nothing]):
     """Be there, with the target open."""
 
     do, answer = "hello", Nothing
+
+
+@dataclass(frozen=True)
+class Own(Question[Nothing]):
+    """Take one of the target's own steps alone: see own_steps.py."""
+
+    case: str
+    stress_input: str
+    shipped: Side
+    do, answer = "own", Nothing
 
 
 # results and times ----------------------------------------------------------------------------------------------------
@@ -315,7 +326,8 @@ class Count(Question[Counted | Problem]):
     do, answer = "counters", Counted | Problem
 
 
-_ALL = (Open, Hello, Sweep, Look, Judge, Confirm, Final, Race, Idle, Numerics, SameBits, Check, Timeline, Peaks, Count)
+_PROCESS = (Open, Hello, Own)
+_ALL = (*_PROCESS, Sweep, Look, Judge, Confirm, Final, Race, Idle, Numerics, SameBits, Check, Timeline, Peaks, Count)
 KINDS: dict[str, type[Question[Any]]] = {kind.do: kind for kind in _ALL}
 
 

@@ -140,6 +140,24 @@ def test_the_incumbent_itself_is_not_called_faster(attention: Gate) -> None:
 
 
 @pytest.mark.gpu
+def test_a_reference_that_stops_the_gpu_at_a_nan_is_no_candidates_fault(tmp_path: Path) -> None:
+    """Counts that a NaN makes zero are indices -1: an assertion on the GPU, after which its process is lost."""
+    text = (ROOT / "kernels" / "fa_fwd.py").read_text() + CASES
+    assert text.count("\ndef reference(") == 1
+    guarded = "    kept = (q == q).all(dim=-1).long().reshape(-1)\n    torch.ones(2, device=q.device).gather(0, kept - 1)\n"
+    head = re.search(r"\ndef reference\(.*?\):\n", text, re.DOTALL)
+    assert head
+    (tmp_path / "fa_fwd.py").write_text(text[: head.end()] + guarded + text[head.end() :])
+    gate = Gate(tmp_path / "fa_fwd.py", tmp_path / "shelf")
+    try:
+        judged = gate.verdict(gate.builder.target.source)
+        assert is_level(judged)
+        assert {d["strain"].split(" in ")[0] for d in judged.evidence["dropped"]} >= {"a NaN"}
+    finally:
+        gate.judge.close()
+
+
+@pytest.mark.gpu
 def test_a_wrong_mask_is_wrong(attention: Gate) -> None:
     """Only the held-out case is causal: it is checked although it is never timed."""
     judged = attention.verdict(edited(attention.builder.target.source, "wrong"))

@@ -23,6 +23,7 @@ from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.guard_zones import NAN, ZERO, Fill
 from pgo_agent.sandbox.judge.launches.plan_executor import Replay, synchronize
 from pgo_agent.sandbox.judge.launches.planned_inputs import paired
+from pgo_agent.sandbox.judge.own_steps import OwnStep
 from pgo_agent.sandbox.judge.results import numerics
 from pgo_agent.sandbox.judge.results.numerics import Comparison, Expected
 from pgo_agent.sandbox.judge.results.reference_error import Spread
@@ -61,6 +62,7 @@ class TargetSession:
     timer: timing.Timer
     announce: Announce
     peaks: Peaks
+    unfit: frozenset[str] = frozenset()  # kinds of stress inputs that are not tried: see own_steps.py
     expected: dict[tuple[str, int], Expected] = field(default_factory=dict)
     seeds: dict[str, int] = field(default_factory=dict)
     verified: dict[tuple[str, str, str], int] = field(default_factory=dict)  # (bundle, case, choice) -> checksum
@@ -96,7 +98,7 @@ class TargetSession:
     def expect(self, case: str) -> Expected:
         key = case, self.seeds[case]
         if key not in self.expected:
-            self.announce(f"reference {case}", REFERENCE_SECONDS)
+            self.announce(OwnStep(case).announced, REFERENCE_SECONDS)
             self.expected[key] = self.spread.expect(case, self.cases[case], key[1])
         return self.expected[key]
 

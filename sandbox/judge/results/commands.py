@@ -1,9 +1,9 @@
 """The commands of a judge process that take no times: they open a target, load bundles and check results.
 
-Commands: open (target and device), hello (nothing more), race (a sanitized build, or many launches of the plain one),
-idle (each launch left out), numerics (results alone), same_bits (of two plans), timeline (records of an instrumented
-build), peaks (of this GPU). `timing/commands.py` adds those that take times. Every step that a kernel could block is
-announced, so that the parent can kill this process.
+Commands: open (target and device), hello (nothing more), own (a step of the target's own code), race (a sanitized
+build, or many launches of the plain one), idle (each launch left out), numerics (results alone), same_bits (of two
+plans), timeline (records of an instrumented build), peaks (of this GPU). `timing/commands.py` adds those that take
+times. Every step that a kernel could block is announced, so that the parent can kill this process.
 """
 
 from dataclasses import replace
@@ -23,7 +23,7 @@ from pgo_agent.sandbox.judge.launches import instrumented as instrumented_launch
 from pgo_agent.sandbox.judge.machine import Environment
 from pgo_agent.sandbox.judge.questions import PeakRates, Problem, Recorded
 from pgo_agent.sandbox.judge.references import BundleRef, Side
-from pgo_agent.sandbox.judge.results import checks, output_checksums
+from pgo_agent.sandbox.judge.results import checks, output_checksums, stress_runs
 from pgo_agent.sandbox.judge.results.checks import Pick, TargetSession
 from pgo_agent.sandbox.judge.results.numerics import Comparison
 from pgo_agent.sandbox.judge.timing import measured_peaks, timer
@@ -43,10 +43,10 @@ class CheckCommands:
 
     def open(self, asked: questions.Open) -> Environment:
         """Load the target, start CUDA, test the GPU."""
-        return self.start(asked.contract)
+        return self.start(asked.contract, frozenset(asked.unfit))
 
-    def start(self, contract: str) -> Environment:
-        """Do so for the contract of that path."""
+    def start(self, contract: str, unfit: frozenset[str] = frozenset()) -> Environment:
+        """Do so for the contract of that path, without some kinds of stress inputs."""
         self.announce("start CUDA", 120.0)
         device = torch.device("cuda", 0)
         torch.backends.cuda.matmul.allow_tf32 = False
@@ -67,7 +67,7 @@ class CheckCommands:
             properties.total_memory // 20,
         )
         peaks = measured_peaks.load_or_measure(device)
-        self.bench = TargetSession(module, cases, device, timer.Timer(device), self.announce, peaks)
+        self.bench = TargetSession(module, cases, device, timer.Timer(device), self.announce, peaks, unfit)
         return environment(properties, peaks.flops, peaks.moved)
 
     def rest(self) -> None:
@@ -76,6 +76,16 @@ class CheckCommands:
 
     def hello(self, _: questions.Hello) -> questions.Nothing:
         """Return nothing: the target is open."""
+        return questions.Nothing()
+
+    def own(self, asked: questions.Own) -> questions.Nothing:
+        """Take one of the target's own steps, and launch nothing else."""
+        bench = self._bench()
+        bench.new_seeds()
+        if asked.stress_input:
+            stress_runs.try_own(bench, self._pick(asked.shipped), asked.case, asked.stress_input)
+        else:
+            bench.expect(asked.case)
         return questions.Nothing()
 
     def race(self, asked: questions.Race) -> Judgement:

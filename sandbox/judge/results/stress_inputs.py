@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from pgo_agent.sandbox.in_place import tensors
+from pgo_agent.sandbox.judge.own_steps import INPUT
 from torch.overrides import TorchFunctionMode
 
 FACTOR, OUTLIER = 8.0, 64.0  # powers of two: no rounding
@@ -49,7 +50,7 @@ class StressInput:
 
     def of_draw(self, n: int) -> "StressInput":
         """Return it for the n-th draw, with that in its name."""
-        return replace(self, draw=n, name=f"{self.name} in input {n + 1}" if n else self.name)
+        return replace(self, draw=n, name=f"{self.name}{INPUT}{n + 1}" if n else self.name)
 
 
 def _scaled(t: Any, _: torch.Generator) -> Any:

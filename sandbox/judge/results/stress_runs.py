@@ -20,6 +20,9 @@ from pgo_agent.sandbox.errors import TargetFault
 from pgo_agent.sandbox.gate.reason import plain
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.guard_zones import Fill
+from pgo_agent.sandbox.judge import own_steps
+from pgo_agent.sandbox.judge.launches.plan_executor import synchronize
+from pgo_agent.sandbox.judge.own_steps import OwnStep
 from pgo_agent.sandbox.judge.results import numerics, stress_inputs
 from pgo_agent.sandbox.judge.results.checks import REFERENCE_SECONDS, STEP_SECONDS, Pick, TargetSession
 from pgo_agent.sandbox.judge.results.numerics import Comparison, Expected
@@ -47,11 +50,11 @@ def check_stress_inputs(bench: TargetSession, pick: Pick, shipped: Pick, stage: 
     chosen, possible = drawn_trials(bench, cases)
     outcome = StressOutcome(possible=possible)
     for case, stress_input in chosen:
-        expected = _borne(bench, shipped, case, stress_input, stage)
+        expected = _borne(bench, shipped, case, stress_input)
         if isinstance(expected, str):
             outcome.dropped.append({"case": case, "strain": stress_input.name, "why": expected})
             continue
-        outcome.checks.append(_launched(bench, pick, expected, stress_input, LOOSER, stage))
+        outcome.checks.append(_launched(bench, pick, expected, stress_input, LOOSER, f"{stage} {case}"))
         if outcome.checks[-1].problem:
             outcome.verdict = Verdict.WRONG
             break
@@ -89,38 +92,45 @@ def _trials(bench: TargetSession, case: str) -> Iterator[Trial]:
             yield case, stress_input if stress_input.draw is None else stress_input.of_draw(turn)
 
 
-def _borne(bench: TargetSession, shipped: Pick, case: str, stress_input: StressInput, stage: str) -> Expected | str:
+def try_own(bench: TargetSession, shipped: Pick, case: str, name: str) -> None:
+    """Try one stress input with the target's own code alone."""
+    for _, stress_input in (t for t in _trials(bench, case) if t[1].name == name):
+        _borne(bench, shipped, case, stress_input)
+
+
+def _borne(bench: TargetSession, shipped: Pick, case: str, stress_input: StressInput) -> Expected | str:
     """Return what a case must give under a stress input, or why that does not count. Tested once in a process.
 
     Candidates get the very inputs that the shipped kernel passed.
     """
+    if own_steps.kind(stress_input.name) in bench.unfit:
+        return "it ends the process of the reference, or of the target's own kernel"
     key = case, stress_input
     if key not in bench.under_stress:
-        bench.under_stress[key] = _try_shipped(bench, shipped, case, stress_input, stage)
+        bench.under_stress[key] = _try_shipped(bench, shipped, case, stress_input)
     return bench.under_stress[key]
 
 
-def _try_shipped(
-    bench: TargetSession, shipped: Pick, case: str, stress_input: StressInput, stage: str
-) -> Expected | str:
-    bench.announce(f"reference {case}", REFERENCE_SECONDS)
+def _try_shipped(bench: TargetSession, shipped: Pick, case: str, stress_input: StressInput) -> Expected | str:
+    step = OwnStep(case, stress_input.name).announced
+    bench.announce(step, REFERENCE_SECONDS)
     try:
         seed = secrets.randbits(48)
         expected = numerics.expect(bench.target, case, bench.cases[case], seed, bench.device, stress_input)
     except TargetFault as e:
+        synchronize(bench.device)  # an assertion on the GPU shows here, and not in a candidate's step
         return e.message
     if not expected.reliable:
         return "the reference breaks down in its own precision"
     expected = numerics.forgiving(expected, bench.expect(case))
-    comparison = _launched(bench, shipped, expected, stress_input, OWN_RATIO, stage)
+    comparison = _launched(bench, shipped, expected, stress_input, OWN_RATIO, step)
     return f"the target's own kernel: {comparison.problem}" if comparison.problem else expected
 
 
 def _launched(
-    bench: TargetSession, pick: Pick, expected: Expected, stress_input: StressInput, times: float, stage: str
+    bench: TargetSession, pick: Pick, expected: Expected, stress_input: StressInput, times: float, step: str
 ) -> Comparison:
     """Launch once on stress inputs and compare, with ratios `times` as large as usual."""
-    step = f"{stage} {expected.case}"
     bench.announce(step, STEP_SECONDS)
     replay = bench.replay(pick, expected.case, expected.seed, stress_input)
     try:

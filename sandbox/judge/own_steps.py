@@ -1,0 +1,44 @@
+"""The steps of a judge process in which only the target's own code runs: its reference, and its kernel as shipped.
+
+On a GPU a wrong index in them is an assertion that ends the process, and a stress input such as a NaN may bring it
+about. No candidate is to blame for that, and none may be able to cause it: a step that ended a process is tried again
+in one in which no candidate ran. Holds how such a step is announced, and what is known of those that ended a process.
+`gpu_judge.py` asks, `results/stress_runs.py` answers. Runs nothing.
+"""
+
+import re
+from dataclasses import dataclass, field
+
+INPUT = " in input "  # in the name of a stress input of one tensor, before its number
+_ANNOUNCED = re.compile(r"reference (\S+)(?: with (.+))?")
+
+
+@dataclass(frozen=True)
+class OwnStep:
+    """The reference on a case; with a stress input the kernel as shipped, too."""
+
+    case: str
+    stress_input: str = ""  # name; empty: none
+
+    @property
+    def announced(self) -> str:
+        return f"reference {self.case}" + (f" with {self.stress_input}" if self.stress_input else "")
+
+
+def read(stage: str) -> OwnStep | None:
+    """Return the step that a process announced so; None: a candidate's kernel may have run in it."""
+    found = _ANNOUNCED.fullmatch(stage)
+    return OwnStep(found[1], found[2] or "") if found else None
+
+
+def kind(stress_input: str) -> str:
+    """Return the name without the input that it changes: what one of them does not bear, none is asked to."""
+    return stress_input.split(INPUT)[0]
+
+
+@dataclass
+class OwnSteps:
+    """What is known of one target."""
+
+    unfit: set[str] = field(default_factory=set)  # kinds of stress inputs that end the process by themselves
+    borne: set[OwnStep] = field(default_factory=set)  # that ended a process, and did not end one without a candidate
