@@ -13,11 +13,11 @@ from functools import partial
 from typing import Any
 
 from pgo_agent.sandbox import json_codec
-from pgo_agent.sandbox.build import repeated_calls, shared_buffers, trace_and_compile, ttgir_override
-from pgo_agent.sandbox.build.result import Built, Choice, Failure, nothing
+from pgo_agent.sandbox.build import configurations, repeated_calls, shared_buffers, trace_and_compile, ttgir_override
+from pgo_agent.sandbox.build.result import Built, Failure, nothing
 from pgo_agent.sandbox.build.trace_and_compile import Cases, KnownConfigs, Traced, TracedError, TracedPlan
 from pgo_agent.sandbox.build.versions import kernel_key, triton_version
-from pgo_agent.sandbox.bundle import decode, plan_id, schema, validate
+from pgo_agent.sandbox.bundle import decode, schema, validate
 from pgo_agent.sandbox.bundle.documents import (
     BuildDocument,
     Config,
@@ -26,7 +26,6 @@ from pgo_agent.sandbox.bundle.documents import (
     Options,
     PlanDocument,
     Static,
-    StepDocument,
 )
 from pgo_agent.sandbox.bundle.store import ContentStore, room
 from pgo_agent.sandbox.compiler import ptxas
@@ -39,6 +38,10 @@ from pgo_agent.sandbox.threads import threads
 from pgo_agent.sandbox.ttgir import triton_parser
 
 MESSAGE_LIMIT = 8192  # characters of what a tracer says went wrong; its own words are fewer
+
+
+class _FirstUnfit(Exception):
+    """The first configurations of several autotuned launches do not all fit the device."""
 
 
 @dataclass(frozen=True)
@@ -100,17 +103,23 @@ class Builder:
     ) -> Built:
         parts = _shared(cases, max(1, workers // 2))  # more tracers importing torch at once hinder one another
 
-        def trace(part: Cases, again: bool = False) -> Traced:
+        def trace(part: Cases, again: bool, full: bool) -> Traced:
             where = (*self._place(), source, part, limit)
             return trace_and_compile.trace(
-                *where, sample=sample, untrusted=untrusted, again=again, report=self.report, known=self.known
+                *where, sample=sample, untrusted=untrusted, again=again, full=full, report=self.report, known=self.known
             )
 
-        with threads(workers) as pool:
-            first = [pool.submit(trace, part) for part in parts]
-            repeated = [pool.submit(trace, cases, True)] if again else []
-            traced, later = [f.result() for f in first], [f.result() for f in repeated]
-        return self._assemble(traced, workers, *ttgir, later)
+        def assembled(full: bool) -> Built:
+            with threads(workers) as pool:
+                first = [pool.submit(trace, part, False, full) for part in parts]
+                repeated = [pool.submit(trace, cases, True, full)] if again else []
+                traced, later = [f.result() for f in first], [f.result() for f in repeated]
+            return self._assemble(traced, workers, *ttgir, later, full)
+
+        try:
+            return assembled(full=False)
+        except _FirstUnfit:
+            return assembled(full=True)
 
     def key(self, ttgir: bytes, options: Mapping[str, Any]) -> str:
         """Return what a build of this text by this builder is called."""
@@ -120,19 +129,31 @@ class Builder:
         """Return what builds of a trace's kernels are called, by the tracer's own names. Raises KeyError, TypeError."""
         return {n: self.key(traced["texts"][n], k["options"]) for n, k in traced["kernels"].items()}
 
+    def first_fits(self, traced: Traced) -> bool:
+        """Return `configurations.first_fits` of a trace, by the builds that the content store has. Raises as `keys`."""
+        builds = {n: self.contents.build(key) for n, key in self.keys(traced).items()}
+        return configurations.first_fits(traced, {n: self._problem(b) if b else "" for n, b in builds.items()})
+
     def _place(self) -> tuple[Box, ContentStore, Target, Device]:
         return self.box, self.contents, self.target, self.device
 
     def _assemble(
-        self, parts: list[Traced], jobs: int, ttgir: str, replaced: str = "", again: Sequence[Traced] = ()
+        self,
+        parts: list[Traced],
+        jobs: int,
+        ttgir: str,
+        replaced: str = "",
+        again: Sequence[Traced] = (),
+        full: bool = False,
     ) -> Built:
+        """Return the build of what was traced. Raises _FirstUnfit where a `full` tracer is to be asked."""
         failed = next((t["error"] for t in parts if "error" in t), None)
         if failed:
             return nothing(Failure(failed["kind"], str(failed["message"]), _line(failed)))
         try:
             exchanged = self._exchange(parts, ttgir, replaced) if ttgir else None
             repeated = [self._different(parts, later) for later in again]
-            built = replace(self._assembled(parts, jobs), again=repeated[0] if repeated else None)
+            built = replace(self._assembled(parts, jobs, full), again=repeated[0] if repeated else None)
             return (
                 replace(built, replaced=self._replaced(built.bundle, *exchanged)) if exchanged and built.ok else built
             )
@@ -175,13 +196,15 @@ class Builder:
         manifest["kernels"].pop(new, None)
         return self.contents.put_bundle(manifest)
 
-    def _assembled(self, parts: list[Traced], jobs: int) -> Built:
+    def _assembled(self, parts: list[Traced], jobs: int, full: bool) -> Built:
         names, texts, options = self._kernels(parts)
         compiled = trace_and_compile.compile_missing(
             self.box, self.contents, self.device, texts, options, jobs, self.report
         )
         seconds = {"trace": max(p["took"] for p in parts), "compile": compiled}
         builds = {k: self.contents.build(k) or {} for k in texts}
+        if not full and not all(map(self.first_fits, parts)):
+            raise _FirstUnfit
         plans: dict[str, dict[str, PlanDocument]] = {}
         configs: dict[tuple[str, str], Config] = {}
         failures: list[Failure] = []
@@ -192,15 +215,19 @@ class Builder:
         described: Described = json_codec.from_json(Described, parts[0]["described"])
         if not plans:
             return Built("", described, {}, {}, {}, tuple(failures), seconds)
-        launched = {key for choices in plans.values() for plan in choices.values() for key in _launched(plan)}
+        launched = {
+            key for choices in plans.values() for plan in choices.values() for key in configurations.launched(plan)
+        }
         kernels = {k: builds[k]["kernel"] for k in launched}
         manifest: Manifest = {"schema": schema.VERSION, "kernels": kernels, "plans": plans}
         bundle = self.contents.put_bundle(manifest)
         validate.load(self.contents.bundle(bundle), self.contents.artefacts, limits_of(self.device))
         codes = {k: builds[k]["code_id"] for k in launched}
-        choices = {case: _choices(case, labelled, configs, manifest, codes) for case, labelled in plans.items()}
+        choices = {
+            case: configurations.choices(case, labelled, configs, manifest, codes) for case, labelled in plans.items()
+        }
         statics = {k: _static(builds[k]) for k in launched}
-        listed = {case: n for part in parts for case, n in _counts(part).items()}
+        listed = {case: n for part in parts for case, n in configurations.counts(part).items()}
         return Built(bundle, described, choices, statics, codes, tuple(failures), seconds, listed=listed)
 
     def _kernels(self, parts: list[Traced]) -> tuple[dict[str, str], dict[str, bytes], dict[str, Options]]:
@@ -224,9 +251,11 @@ class Builder:
         configs: dict[tuple[str, str], Config],
     ) -> list[Failure]:
         """Add the configurations of a case that built and fit the device; return the failures of the others."""
-        failures = []
+        failures = [] if entries else [Failure("rejected", "the tracer's answer holds no configuration", None, case)]
         for entry in entries:
-            label, config = _label(entry["configs"], entries, _several(entry, names, builds))
+            label, config = configurations.label(
+                entry["configs"], entries, configurations.several(entry, names, builds)
+            )
             while (case, label) in configs:  # launches of one kernel that differ in their arguments only
                 label = decode.word(f"{label} again", "choice")  # which ends this before long
             if "error" in entry:
@@ -235,7 +264,7 @@ class Builder:
                 message = f"{prefix}{e['type']}: {e['message']}"[:MESSAGE_LIMIT]
                 failures.append(Failure(str(e["kind"]), message, _line(e), case))
                 continue
-            steps = [_named(s, names) for s in entry["plan"]["steps"]]
+            steps = [configurations.named(s, names) for s in entry["plan"]["steps"]]
             broken = next((p for s in steps if "kernel" in s and (p := self._problem(builds[s["kernel"]]))), "")
             if broken:
                 failures.append(Failure("build_error", f"{label}: {broken}", None, case))
@@ -268,59 +297,9 @@ def _shared(cases: Cases, workers: int) -> list[Cases]:
     return [{s: [n for k, n in part if k == s] for s, _ in part} for part in cut] or [cases]
 
 
-def _named(step: StepDocument, names: Mapping[str, str]) -> StepDocument:
-    return {**step, "kernel": names[step["kernel"]]} if "kernel" in step else step
-
-
 def _static(build: BuildDocument) -> Static:
     kernel = build["kernel"]
     return {**build["static"], "name": kernel["name"], "num_warps": kernel["num_warps"]}
-
-
-def _launched(plan: PlanDocument) -> tuple[str, ...]:
-    return tuple(s["kernel"] for s in plan["steps"] if "kernel" in s)
-
-
-def _choices(
-    case: str,
-    plans: Mapping[str, PlanDocument],
-    configs: Mapping[tuple[str, str], Config],
-    manifest: Manifest,
-    codes: Mapping[str, str],
-) -> tuple[Choice, ...]:
-    return tuple(
-        Choice(label, configs[case, label], _launched(p), plan_id.plan_id(p, manifest["kernels"], codes))
-        for label, p in plans.items()
-    )
-
-
-def _counts(part: Traced) -> dict[str, int]:
-    """Configurations of each case, as a tracer counts them."""
-    listed = part.get("listed", {})
-    return {str(case): n for case, n in listed.items() if type(n) is int}
-
-
-def _label(sites: Mapping[str, Config], entries: list[TracedPlan], several: bool) -> tuple[str, Config]:
-    """Return a name for a configuration: of all autotuned launches, those in which the entries differ.
-
-    It says whose it is where `several` kernels are launched; so do its parameters where several are autotuned.
-    """
-    differing = [s for s in sites if any(e["configs"].get(s) != sites[s] for e in entries)] or list(sites)
-    parts = {s.split("(")[0]: sites[s] for s in differing}
-    words = {n: " ".join(f"{k}={v}" for k, v in c.items()) for n, c in parts.items()}
-    if not any(words.values()):
-        return "as written", {}
-    label = ", ".join(f"{n}: {w}" if several or len(parts) > 1 else w for n, w in words.items())
-    if len({s.split("(")[0] for s in sites}) == 1:
-        return label, next(iter(parts.values()))
-    return label, {f"{n}.{k}": v for n, c in parts.items() for k, v in c.items()}
-
-
-def _several(entry: TracedPlan, names: Mapping[str, str], builds: Mapping[str, BuildDocument]) -> bool:
-    """Return whether a plan launches kernels of several names."""
-    steps = entry["plan"]["steps"] if "plan" in entry else ()
-    launched = (builds[names[s["kernel"]]] for s in steps if "kernel" in s)
-    return len({b["kernel"]["name"] if "kernel" in b else None for b in launched}) > 1
 
 
 def limits_of(device: Device) -> validate.Limits:

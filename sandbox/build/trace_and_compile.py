@@ -32,6 +32,7 @@ from pgo_agent.sandbox.target import Target
 from pgo_agent.sandbox.tracer import NEEDS_CUBINS
 
 TRACE_SECONDS, COMPILE_SECONDS = 240.0, 600.0  # deadlines of one boxed process
+FULL = ("--full",)  # asks a tracer for finished kernels
 TELLING = 12.0  # seconds between two messages of progress
 KEPT = ("cubin", "ptx")  # artefacts that go in the content store beside the TTGIR
 LISTED = ("sass", "live")  # and these, of a build with line information
@@ -105,6 +106,7 @@ def trace(
     again: bool = False,
     report: Callable[[str], None] = silent,
     known: KnownConfigs | None = None,
+    full: bool = False,
 ) -> Traced:
     """Return what the launcher of `source` does in each case, at most `limit` configurations of each; seconds under
     "took".
@@ -114,12 +116,14 @@ def trace(
     `again`: the first configuration alone, after calls for the small cases, in reverse order, twice: each case has two
     entries.
     `known`: the best configurations so far, where several launches are autotuned: those that are not varied have them.
+    `full`: with finished kernels: what does not fit the device is passed over, as Triton does. Takes some ten times as
+    long.
     `untrusted`: where no held-out case is asked for, none is in the box. `report` gets a message every few seconds.
     Raises Killed when the process was killed again and again, and EnvironmentFault when the disk is full.
     """
     names = {s: None if n is None else list(n) for s, n in cases.items()}
     request: dict[str, object] = {"device": device.key, "limit": limit, "cases": names, "located": located}
-    request |= {"sample": sample, "again": again, "known": known or {}}
+    request |= {"sample": sample, "again": again, "known": known or {}, "full": full}
 
     def read(out: Path, ran: Ran) -> Traced:
         return {**_read_trace(out, ran, located), "took": ran.seconds}
@@ -149,18 +153,18 @@ def ask_tracer(
             asked = {**request, "contract": contract, "candidate": candidate}
             (folder / "request.json").write_text(json.dumps(asked))
             with _counting(folder / "out", ".ttgir", "traced {} kernels so far", report):
-                ran = _traced(box, folder, seconds)
+                ran = _traced(box, folder, seconds, bool(request.get("full")))
             if not ran.killed:
                 return read(folder / "out", ran)
     raise killed("tracing")
 
 
-def _traced(box: Box, folder: Path, seconds: float) -> Ran:
+def _traced(box: Box, folder: Path, seconds: float, full: bool) -> Ran:
     """Run a tracer to its end: once more with cubins where it asks for them, and no longer than one may take."""
-    ran = box.run(TRACER, folder, seconds)
-    if ran.code != NEEDS_CUBINS:
+    ran = box.run(TRACER, folder, seconds, FULL if full else ())
+    if full or ran.code != NEEDS_CUBINS:
         return ran
-    again = box.run(TRACER, folder, max(0.0, seconds - ran.seconds), ("--full",))
+    again = box.run(TRACER, folder, max(0.0, seconds - ran.seconds), FULL)
     return replace(again, seconds=ran.seconds + again.seconds)
 
 

@@ -44,10 +44,15 @@ def _launches(builder: Builder, source: str, variants: tuple[Variant, ...]) -> d
     builder.box.admit(untrusted=True)
     section = "HELD_OUT" if any(v.secret for v in variants) else "CASES"
     place = builder.box, builder.contents, _with(builder.target, section, variants), builder.device
+
+    def trace(full: bool) -> Traced:
+        how = (*place, source, {section: None}, CONFIGURATIONS)
+        return trace_and_compile.trace(*how, sample=True, untrusted=True, full=full, report=builder.report)
+
     try:
-        traced = trace_and_compile.trace(
-            *place, source, {section: None}, CONFIGURATIONS, sample=True, untrusted=True, report=builder.report
-        )
+        traced = trace(full=False)
+        if "error" not in traced and not builder.first_fits(traced):
+            traced = trace(full=True)
         return {} if "error" in traced else dict(_read(builder, traced, section, variants))
     except (Killed, BadBundle, KeyError, TypeError, AttributeError, ValueError, IndexError):
         return {}

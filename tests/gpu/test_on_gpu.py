@@ -145,8 +145,7 @@ def test_a_reference_that_stops_the_gpu_at_a_nan_is_no_candidates_fault(tmp_path
     text = (ROOT / "kernels" / "fa_fwd.py").read_text() + CASES
     assert text.count("\ndef reference(") == 1
     guarded = (
-        "    kept = (q == q).all(dim=-1).long().reshape(-1)\n"
-        "    torch.ones(2, device=q.device).gather(0, kept - 1)\n"
+        "    kept = (q == q).all(dim=-1).long().reshape(-1)\n    torch.ones(2, device=q.device).gather(0, kept - 1)\n"
     )
     head = re.search(r"\ndef reference\(.*?\):\n", text, re.DOTALL)
     assert head

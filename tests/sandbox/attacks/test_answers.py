@@ -60,6 +60,7 @@ FORGERIES = {
     "kernels that are a number": ("answer['kernels'] = 5", NO_ANSWER),
     "a plan that is a number": (f"{PLAN} = 5", "malformed"),
     "cases that are a list": ("answer['traced'] = {'CASES': [1]}", "malformed"),
+    "no configuration of a case": ("answer['traced']['CASES']['copied'] = []", "no configuration"),
     "no plan of a kernel": (f"{STEPS}[0]['kernel'] = '0' * 64", "malformed"),
     # sizes
     "fifty thousand launches": (

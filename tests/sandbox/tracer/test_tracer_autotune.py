@@ -163,6 +163,33 @@ def again(x):
 """
 
 
+WIDE = """
+@triton.autotune(configs=[triton.Config({"K": k}, num_warps=4, num_stages=3) for k in (1024, 64)], key=[])
+@triton.jit
+def _product(src, dst, K: tl.constexpr):
+    rows, k = tl.arange(0, 64), tl.arange(0, K)
+    sums = tl.zeros((64, 64), tl.float32)
+    for at in range(0, 2048, K):
+        tile = tl.load(src + rows[:, None] * 2048 + at + k[None, :])
+        sums = tl.dot(tile, tl.trans(tile), sums)
+    tl.store(dst + rows[:, None] * 64 + rows[None, :], sums)
+
+
+@triton.autotune(configs=[triton.Config({"BLOCK": b}) for b in (256, 512)], key=[])
+@triton.jit
+def _doubled(src, dst, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(dst + at, tl.load(src + at) * 2)
+
+
+def product(x):
+    y, z = (torch.empty(4096, device=x.device) for _ in range(2))
+    _product[(1,)](torch.empty(64 * 2048, device=x.device, dtype=torch.float16), y)
+    _doubled[lambda meta: (4096 // meta["BLOCK"],)](y, z)
+    return z
+"""  # 1024 columns of three stages do not fit the shared memory of any device
+
+
 @pytest.fixture(scope="module")
 def traced(tmp_path_factory: pytest.TempPathFactory) -> Traced:
     return trace(tmp_path_factory.mktemp("tuned"), SNIPPET)
@@ -256,6 +283,17 @@ def test_a_launch_that_is_not_varied_has_the_best_that_is_known_of_it(
     known = {"CASES/chained": {"_first": [{"BLOCK": first}], "_second": [{"BLOCK": second, "num_warps": 4}]}}
     two = trace(tmp_path_factory.mktemp("known"), TWO, limit=3, cases=["chained"], known=known)
     assert grids(two.entries("chained")) == plans
+
+
+def test_a_first_configuration_that_does_not_fit_is_passed_over_for_the_other_launches(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    folder = tmp_path_factory.mktemp("wide")
+    made = write(folder, WIDE)
+    built = builder(folder, made).build(made.source, {"CASES": ["product"]}, None)
+    configs = [c.config for c in built.choices["CASES/product"]]
+    assert [(c["_product.K"], c["_doubled.BLOCK"]) for c in configs] == [(64, 256), (64, 512)]
+    assert "out of resource" in built.failures[0].message.lower()
 
 
 @pytest.mark.parametrize("case", ["chained", "again"])
