@@ -46,6 +46,4 @@ def best_first(
 ) -> dict[str, list[Config]]:
     """Kernel -> the best ones, and after them what was measured: a point names the kernels that it varies, and has the
     first measured one of each other."""
-    return {
-        k: launch_config.unique([*(b[k] for b in best if k in b), *configs]) for k, configs in measured.items()
-    }
+    return {k: launch_config.unique([*(b[k] for b in best if k in b), *configs]) for k, configs in measured.items()}

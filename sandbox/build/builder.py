@@ -55,6 +55,7 @@ class Builder:
     cores: int = os.cpu_count() or 1
     report: Callable[[str], None] = trace_and_compile.silent  # how far a long compilation is
     known: KnownConfigs = field(default_factory=dict, hash=False)  # for launches that a source leaves as they are
+    settled: frozenset[str] = frozenset()  # kernels that stay at the best of these
 
     def build(
         self,
@@ -106,7 +107,14 @@ class Builder:
         def trace(part: Cases, again: bool, full: bool) -> Traced:
             where = (*self._place(), source, part, limit)
             return trace_and_compile.trace(
-                *where, sample=sample, untrusted=untrusted, again=again, full=full, report=self.report, known=self.known
+                *where,
+                sample=sample,
+                untrusted=untrusted,
+                again=again,
+                full=full,
+                report=self.report,
+                known=self.known,
+                settled=self.settled,
             )
 
         def assembled(full: bool) -> Built:

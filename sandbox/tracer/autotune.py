@@ -26,6 +26,10 @@ def _is(known: Mapping[str, object], config: Config) -> bool:
     return all(described.get(name) == value for name, value in known.items())
 
 
+def _kernel(site: str) -> str:
+    return site.partition("(")[0]
+
+
 def label(config: dict[str, object]) -> str:
     return " ".join(f"{k}={v}" for k, v in config.items())
 
@@ -53,6 +57,7 @@ class Sites:
     base: dict[str, int] = field(default_factory=dict)  # site -> first config that compiled
     configs: dict[str, list[Config]] = field(default_factory=dict)
     known: Known = field(default_factory=dict)
+    settled: frozenset[str] = frozenset()  # kernels whose launches are not varied
 
     def forget(self) -> None:
         self.choice, self.base, self.configs = {}, {}, {}
@@ -99,8 +104,11 @@ class Sites:
     def is_known(self, site: str, index: int) -> bool:
         return any(_is(k, self.configs[site][index]) for k in self._known(site))
 
+    def is_settled(self, site: str) -> bool:
+        return _kernel(site) in self.settled
+
     def _known(self, site: str) -> Sequence[Mapping[str, object]]:
-        return self.known.get(site.partition("(")[0], ())
+        return self.known.get(_kernel(site), ())
 
     @staticmethod
     def _try(tuner: Autotuner, config: Config, args: tuple[Any, ...], kwargs: dict[str, object]) -> Any:

@@ -134,12 +134,13 @@ def trace(
     limit: int | None = None,
     cases: list[str] | None = None,
     known: KnownConfigs | None = None,
+    settled: frozenset[str] = frozenset(),
 ) -> Traced:
     """Traces every launcher of a snippet, or some of them, in one process."""
     made = write(folder, text)
     b = builder(folder, made, device)
     where = b.box, b.contents, made, b.device, made.source, {"CASES": cases}, limit
-    return Traced(made.source, trace_and_compile.trace(*where, known=known))
+    return Traced(made.source, trace_and_compile.trace(*where, known=known, settled=settled))
 
 
 def once_looping(run: Callable[[float], Ran]) -> Ran:

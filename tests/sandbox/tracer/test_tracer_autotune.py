@@ -285,6 +285,13 @@ def test_a_launch_that_is_not_varied_has_the_best_that_is_known_of_it(
     assert grids(two.entries("chained")) == plans
 
 
+def test_a_kernel_that_is_settled_is_not_varied(tmp_path_factory: pytest.TempPathFactory) -> None:
+    known = {"CASES/chained": {"_first": [{"BLOCK": 1024}], "_second": [{"BLOCK": 512}]}}
+    folder, settled = tmp_path_factory.mktemp("settled"), frozenset({"_first"})
+    two = trace(folder, TWO, limit=3, cases=["chained"], known=known, settled=settled)
+    assert grids(two.entries("chained")) == [[4, 8], [4, 16], [4, 4]]
+
+
 def test_a_first_configuration_that_does_not_fit_is_passed_over_for_the_other_launches(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
