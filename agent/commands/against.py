@@ -66,6 +66,7 @@ def start(asked: Asked, settings: RunSettings, store: Store, emit: Emit, tell: C
     judge, device = judge_choice.choose(settings)
     if judge is not None:
         judge.close()  # the run opens its own
+    box.expect(pair.subject.source, pair.subject.contract)
     emit(Event(Phase("build", doing=f"comparing the code of {pair.new.name} with that of {pair.base.name}")))
     builder = Builder(pair.subject, device, chosen, store.contents, len(os.sched_getaffinity(0)))
     new = Revision(pair.new.name, pair.new.source)

@@ -200,6 +200,7 @@ def _context(
 ) -> Context:
     if judge is not None:
         judge.target = subject
+    box.expect(subject.source, subject.contract)
     cores = max(len(os.sched_getaffinity(0)), judge.cluster.cpus if isinstance(judge, ClusterPool) else 0)
     builder = Builder(subject, device, chosen, store.contents, cores)
     cpu = GpuJudge(subject, run.settings.python, None, run.settings.sandbox, device.key)

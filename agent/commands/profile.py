@@ -76,6 +76,7 @@ def profile(
         subject.fits(device)
         _open(judge, subject.target, wanted)
         cores = len(os.sched_getaffinity(0))
+        box.expect(subject.target.source, subject.target.contract)
         builder = Builder(subject.target, device, box.choose(asked.sandbox, asked.python), store.contents, cores)
         built = _built(Workbench(builder), subject, asked.cases)
         _must_exist(built, asked.cases)

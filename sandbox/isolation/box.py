@@ -28,6 +28,7 @@ from typing import Any
 
 from pgo_agent.sandbox.bundle.store import room
 from pgo_agent.sandbox.errors import EnvironmentFault, Killed, UsageFault
+from pgo_agent.sandbox.imports import imports_packages
 from pgo_agent.sandbox.isolation import bubblewrap, forkserver, process
 from pgo_agent.sandbox.isolation.process import Ran
 from pgo_agent.sandbox.temporary_folders import temporary_folder
@@ -150,6 +151,12 @@ def choose(wanted: str = "auto", python: str = sys.executable) -> Box:
             raise EnvironmentFault(f"the sandbox '{wanted}' does not work here: {problem}", "see `pgo-agent doctor`")
         return Box(wanted, python)
     return Box(next(k for k in KINDS if not problem_with(k, python)), python)
+
+
+def expect(*texts: str) -> None:
+    """Prepare for programs that are to run in boxes: what they import takes longest. Call it before the first runs."""
+    if imports_packages(*texts):
+        forkserver.expect_compiler()
 
 
 def problem_with(kind: str, python: str = sys.executable) -> str:

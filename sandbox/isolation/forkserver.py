@@ -69,6 +69,8 @@ LIBRARIES = {
     "pgo_agent.sandbox.interpreter.as_shipped": _INTERPRETED,
     "pgo_agent.sandbox.compiler": _COMPILED,
 }
+# PyTorch's compiler, which nearly every package of kernels imports: one to three seconds of each process.
+COMPILER = ("torch._dynamo", "torch._inductor.compile_fx", "functorch.compile")
 KILLED = 128 + signal.SIGKILL  # as bubblewrap reports a SIGKILL
 
 
@@ -183,6 +185,7 @@ class _Servers:
         self._locks: dict[_Kind, threading.Lock] = {}
         self._warm: dict[_Kind, Warm] = {}
         self.cold: dict[_Kind, str] = {}
+        self.ahead: tuple[str, ...] = ()  # further libraries of what has torch
 
     def ask(self, kind: _Kind, request: Mapping[str, Any], files: Sequence[int], waits: bool) -> int:
         """Do what Warm.ask does, in a new process if somebody killed the last. Raises Cold.
@@ -243,6 +246,11 @@ class _Servers:
                 warm.end()
 
 
+def expect_compiler() -> None:
+    """Have what is begun from now on import PyTorch's compiler ahead, too."""
+    _servers().ahead = COMPILER
+
+
 def begin(python: str, module: str, env: Mapping[str, str]) -> int:
     """Begin the process that boxed ones of a module are forked from, and do not wait for its imports.
 
@@ -286,6 +294,7 @@ def ask(python: str, module: str, env: Mapping[str, str], request: Mapping[str, 
 def _kind(python: str, module: str, env: Mapping[str, str]) -> _Kind:
     libraries = LIBRARIES[module]
     first = next(name for name, same in LIBRARIES.items() if same == libraries)  # one process for all with the same
+    libraries += _servers().ahead if "torch" in libraries else ()
     return _Kind(python, first, libraries, tuple(sorted({**env, "PWD": "/box"}.items())))  # PWD: bubblewrap's
 
 

@@ -36,11 +36,12 @@ def write(
         raise UsageFault("both a program and --call are given", "give one of them")
     asked = program.of_command(words) if words else Program("call", (call or "",))
     path = command.located(file)
-    target.text(path)  # raises UsageFault for what is no Python file
+    text = target.text(path)  # raises UsageFault for what is no Python file
     if to is not None:
         command.refuse(to, path, force)
     device = devices.find(settings.device or DEFAULT_DEVICE)
     inside = box.choose(settings.sandbox, settings.python)
+    box.expect(text, *program.texts(asked))
     seen, base = program.watch(inside, device.key, asked, path, launcher or "")
     texts = _texts(seen, asked, base)
     launchers, unmade = made_launchers.made(seen.bare, texts)

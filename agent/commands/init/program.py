@@ -48,6 +48,15 @@ def of_command(words: Sequence[str]) -> Program:
     raise UsageFault(f"this is run by no Python: {shlex.join(words)}", HINT)
 
 
+def texts(program: Program) -> Iterator[str]:
+    """Give the texts of a program that are to be read beforehand: its statements, or the files that it names."""
+    if program.kind == "call":
+        yield from program.args
+    for path in (Path(word.partition("::")[0]) for word in program.args if program.kind != "call"):
+        if path.suffix == ".py" and path.is_file():
+            yield path.read_text(errors="replace")
+
+
 def watch(box: Box, device: str, program: Program, file: Path, launcher: str) -> tuple[Seen, Path]:
     """Run the program; return what it did with the kernels of `file`, and the folder that was copied into the box.
 

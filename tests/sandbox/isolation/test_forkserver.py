@@ -288,17 +288,18 @@ def test_outside_of_a_box_nothing_is_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_the_same_source_gives_the_same_files(tmp_path: Path) -> None:
+def test_the_same_source_gives_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     of, made = tracing.write(tmp_path, COPIED), []
-    for forks in (False, True):
-        box, contents = Box("bubblewrap", forks=forks), ContentStore(tmp_path / str(forks))
+    for forks, ahead in ((False, ()), (True, ()), (True, forkserver.COMPILER)):
+        monkeypatch.setattr(forkserver._servers(), "ahead", ahead)
+        box, contents = Box("bubblewrap", forks=forks), ContentStore(tmp_path / f"{forks} {len(ahead)}")
         device = devices.find("h200")
         traced: dict[str, Any] = trace_and_compile.trace(box, contents, of, device, of.source, {"CASES": None}, None)
         traced.pop("took")
         texts, options = traced["texts"], {k: v["options"] for k, v in traced["kernels"].items()}
         trace_and_compile.compile_missing(box, contents, device, texts, options, 1)
         made.append((traced, [contents.build(k) for k in texts]))
-    assert made[0] == made[1] and made[0][1]
+    assert made[0] == made[1] == made[2] and made[0][1]
 
 
 def test_the_process_that_forks_ends_with_an_agent_that_is_killed(tmp_path: Path) -> None:
