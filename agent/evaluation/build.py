@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from pgo_agent.agent import moves
 from pgo_agent.agent.evaluation import baseline_builds, given_file, known_configs, screen
-from pgo_agent.agent.evaluation.unchanged_kernels import unchanged_kernels
+from pgo_agent.agent.evaluation.changed_kernels import changed_kernels
 from pgo_agent.agent.run import incumbent, provenance, steering, ttgir_files
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.record.candidate import Candidate
@@ -82,7 +82,7 @@ def _build(ctx: Context, candidate: Candidate, sections: Iterable[str], workers:
     again = untrusted and not text  # what moves write calls kernels as its parent does
     builder = replace(ctx.builder, known=known_configs.of(ctx, candidate.parent))
     if builder.known and not by_person and not text:
-        builder = replace(builder, settled=unchanged_kernels(incumbent.python(ctx, candidate.parent), source))
+        builder = replace(builder, varied=changed_kernels(incumbent.python(ctx, candidate.parent), source))
     built = builder.build(source, cases, limit, workers, untrusted, text, by_person, replaced, again)
     return given_file.narrowed(ctx, built, bool(builder.known)) if by_person else built
 

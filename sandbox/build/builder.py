@@ -55,7 +55,7 @@ class Builder:
     cores: int = os.cpu_count() or 1
     report: Callable[[str], None] = trace_and_compile.silent  # how far a long compilation is
     known: KnownConfigs = field(default_factory=dict, hash=False)  # for launches that a source leaves as they are
-    settled: frozenset[str] = frozenset()  # kernels that stay at the best of these
+    varied: frozenset[str] | None = None  # kernels that have more than the best of these; None: all
 
     def build(
         self,
@@ -114,7 +114,7 @@ class Builder:
                 full=full,
                 report=self.report,
                 known=self.known,
-                settled=self.settled,
+                varied=self.varied,
             )
 
         def assembled(full: bool) -> Built:

@@ -53,9 +53,10 @@ def counts(part: Traced) -> dict[str, int]:
 
 
 def label(sites: Mapping[str, Config], entries: list[TracedPlan], several: bool) -> tuple[str, Config]:
-    """Return a name for a configuration: of all autotuned launches, those in which the entries differ.
+    """Return a name for a configuration, and the configuration of all autotuned launches.
 
-    It says whose it is where `several` kernels are launched; so do its parameters where several are autotuned.
+    The name tells of those in which the entries differ. It says whose it is where `several` kernels are launched; so do
+    the parameters where several are autotuned.
     """
     differing = [s for s in sites if any(e["configs"].get(s) != sites[s] for e in entries)] or list(sites)
     parts = {s.split("(")[0]: sites[s] for s in differing}
@@ -65,7 +66,8 @@ def label(sites: Mapping[str, Config], entries: list[TracedPlan], several: bool)
     label = ", ".join(f"{n}: {w}" if several or len(parts) > 1 else w for n, w in words.items())
     if len({s.split("(")[0] for s in sites}) == 1:
         return label, next(iter(parts.values()))
-    return label, {f"{n}.{k}": v for n, c in parts.items() for k, v in c.items()}
+    every = {s.split("(")[0]: c for s, c in sites.items()} | parts
+    return label, {f"{n}.{k}": v for n, c in every.items() for k, v in c.items()}
 
 
 def several(entry: TracedPlan, names: Mapping[str, str], builds: Mapping[str, BuildDocument]) -> bool:

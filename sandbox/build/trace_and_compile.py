@@ -106,7 +106,7 @@ def trace(
     again: bool = False,
     report: Callable[[str], None] = silent,
     known: KnownConfigs | None = None,
-    settled: frozenset[str] = frozenset(),
+    varied: frozenset[str] | None = None,
     full: bool = False,
 ) -> Traced:
     """Return what the launcher of `source` does in each case, at most `limit` configurations of each; seconds under
@@ -117,7 +117,7 @@ def trace(
     `again`: the first configuration alone, after calls for the small cases, in reverse order, twice: each case has two
     entries.
     `known`: the best configurations so far, where several launches are autotuned: those that are not varied have them.
-    `settled`: kernels that are not varied.
+    `varied`: kernels whose launches are; None: all.
     `full`: with finished kernels: what does not fit the device is passed over, as Triton does. Takes some ten times as
     long.
     `untrusted`: where no held-out case is asked for, none is in the box. `report` gets a message every few seconds.
@@ -126,7 +126,7 @@ def trace(
     names = {s: None if n is None else list(n) for s, n in cases.items()}
     request: dict[str, object] = {"device": device.key, "limit": limit, "cases": names, "located": located}
     request |= {"sample": sample, "again": again, "known": known or {}}
-    request |= {"settled": sorted(settled), "full": full}
+    request |= {"varied": None if varied is None else sorted(varied), "full": full}
 
     def read(out: Path, ran: Ran) -> Traced:
         return {**_read_trace(out, ran, located), "took": ran.seconds}

@@ -72,7 +72,7 @@ def _answer(folder: Path, request: dict[str, Any], full: bool) -> dict[str, Any]
     traced: dict[str, dict[str, Any]] = {s: {} for s in request["cases"]}
     listed: dict[str, int] = {}  # case -> configurations that it has, of which no more than the limit are traced
     limit = 1 if request.get("again") else request["limit"]
-    session.sites.settled = frozenset(request.get("settled", ()))
+    session.sites.varied = request.get("varied")
     for s, n in _again(request, described) if request.get("again") else _asked(request, described):
         known = request.get("known", {}).get(f"{s}/{n}")
         called = session.trace(described["sets"][s][n], limit, bool(request.get("sample")), known)

@@ -57,7 +57,7 @@ class Sites:
     base: dict[str, int] = field(default_factory=dict)  # site -> first config that compiled
     configs: dict[str, list[Config]] = field(default_factory=dict)
     known: Known = field(default_factory=dict)
-    settled: frozenset[str] = frozenset()  # kernels whose launches are not varied
+    varied: Sequence[str] | None = None  # kernels whose launches are; None: all
 
     def forget(self) -> None:
         self.choice, self.base, self.configs = {}, {}, {}
@@ -104,8 +104,8 @@ class Sites:
     def is_known(self, site: str, index: int) -> bool:
         return any(_is(k, self.configs[site][index]) for k in self._known(site))
 
-    def is_settled(self, site: str) -> bool:
-        return _kernel(site) in self.settled
+    def is_varied(self, site: str) -> bool:
+        return self.varied is None or _kernel(site) in self.varied
 
     def _known(self, site: str) -> Sequence[Mapping[str, object]]:
         return self.known.get(_kernel(site), ())

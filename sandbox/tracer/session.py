@@ -77,7 +77,7 @@ class Session:
 
         `sample`: of a longer list the first half of them as they are listed, the others from the whole of the rest.
         `known`: kernel -> its best configurations so far, the best first: a site that is not varied has the first of
-        them that is in its list, and what is none of them is varied first. A site of a settled kernel is not varied.
+        them that is in its list, and what is none of them is varied first. Some sites may not be varied.
         """
         self.sites.forget()
         self.sites.known = known or {}
@@ -90,7 +90,7 @@ class Session:
         varied.sort(key=lambda v: self.sites.is_known(*v))
         base = dict(self.sites.base)
         self.listed = 1 + len(varied)
-        varied = [v for v in varied if not self.sites.is_settled(v[0])]
+        varied = [v for v in varied if self.sites.is_varied(v[0])]
         chosen = _spread(varied, limit) if sample and limit is not None else varied
         for site, i in itertools.islice(chosen, None if limit is None else limit - 1):
             self.sites.forget()

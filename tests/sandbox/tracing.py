@@ -134,13 +134,13 @@ def trace(
     limit: int | None = None,
     cases: list[str] | None = None,
     known: KnownConfigs | None = None,
-    settled: frozenset[str] = frozenset(),
+    varied: frozenset[str] | None = None,
 ) -> Traced:
     """Traces every launcher of a snippet, or some of them, in one process."""
     made = write(folder, text)
     b = builder(folder, made, device)
     where = b.box, b.contents, made, b.device, made.source, {"CASES": cases}, limit
-    return Traced(made.source, trace_and_compile.trace(*where, known=known, settled=settled))
+    return Traced(made.source, trace_and_compile.trace(*where, known=known, varied=varied))
 
 
 def once_looping(run: Callable[[float], Ran]) -> Ran:

@@ -37,7 +37,8 @@ def checked(place: Path, text: str, *more: str, name: str = "new.py", **env: str
 
 
 def runs(place: Path) -> int:
-    return len(json.loads(pgo("runs", "--json", cwd=place).out or "[]"))
+    found = pgo("runs", "--json", cwd=place)
+    return len(json.loads(found.out)) if found.code == 0 else 0  # no workspace yet
 
 
 # what it says ---------------------------------------------------------------------------------------------------------

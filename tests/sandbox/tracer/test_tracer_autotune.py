@@ -285,10 +285,10 @@ def test_a_launch_that_is_not_varied_has_the_best_that_is_known_of_it(
     assert grids(two.entries("chained")) == plans
 
 
-def test_a_kernel_that_is_settled_is_not_varied(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_only_kernels_that_are_named_are_varied(tmp_path_factory: pytest.TempPathFactory) -> None:
     known = {"CASES/chained": {"_first": [{"BLOCK": 1024}], "_second": [{"BLOCK": 512}]}}
-    folder, settled = tmp_path_factory.mktemp("settled"), frozenset({"_first"})
-    two = trace(folder, TWO, limit=3, cases=["chained"], known=known, settled=settled)
+    folder, varied = tmp_path_factory.mktemp("varied"), frozenset({"_second"})
+    two = trace(folder, TWO, limit=3, cases=["chained"], known=known, varied=varied)
     assert grids(two.entries("chained")) == [[4, 8], [4, 16], [4, 4]]
 
 
@@ -307,6 +307,15 @@ def test_a_first_configuration_that_does_not_fit_is_passed_over_for_the_other_la
 def test_every_plan_of_two_autotuned_launches_becomes_a_choice(case: str, two: Built) -> None:
     assert two.failures == ()
     assert len({c.label for c in two.choices[f"CASES/{case}"]}) == 5
+
+
+def test_a_configuration_says_what_launches_have_that_no_entry_varies(tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("few")
+    made = write(folder, TWO)
+    built = builder(folder, made).build(made.source, {"CASES": ["chained"]}, 2)
+    options = built.choices["CASES/chained"]
+    assert [o.label for o in options] == [f"_first: BLOCK={b} num_warps=4 num_stages=3" for b in (256, 512)]
+    assert [(o.config["_first.BLOCK"], o.config["_second.BLOCK"]) for o in options] == [(256, 256), (512, 256)]
 
 
 def test_a_librarys_own_tuner_is_not_timed_and_its_list_is_taken(traced: Traced) -> None:

@@ -1,8 +1,7 @@
-"""Which kernels of a file a candidate leaves as they are, by its text: what is known of their launches still holds.
+"""Which kernels of a file a candidate changes, by its text: of all others what is known of their launches still holds.
 
-Relies on the syntax tree alone. Where a launcher differs, a kernel may be launched on other sizes and still be as it
-was: this only says where few configurations are better spent. Says nothing of kernels that a function makes, and where
-in doubt that none is as it was.
+Relies on the syntax tree alone. Where a launcher differs, a kernel may be launched on other sizes and still count as it
+was: this only says where few configurations are better spent.
 """
 
 import ast
@@ -10,29 +9,29 @@ from collections.abc import Iterator
 
 from pgo_agent.sandbox import parsing
 
-_Named = dict[str, ast.stmt]  # top-level name -> the statement that binds it
+_Named = dict[str, list[ast.stmt]]  # top-level name -> the statements that bind it
 
 
-def unchanged_kernels(before: str, after: str) -> frozenset[str]:
-    """Return the kernels that are the same in both files, with all that they mention."""
+def changed_kernels(before: str, after: str) -> frozenset[str] | None:
+    """Return the names of functions that differ, or mention what does, in the second file; None: it cannot be told.
+
+    Kernels are among them, those that a function makes, too. What both files import is not.
+    """
     try:
         old, new = (_named(parsing.module(text)) for text in (before, after))
         changed = {n for n in old.keys() | new.keys() if _text(old.get(n)) != _text(new.get(n))}
     except (SyntaxError, ValueError, RecursionError):
-        return frozenset()
+        return None
     if any(" " in n for n in changed):  # a statement that may bind any name
-        return frozenset()
-    return frozenset(n for n in new if _is_kernel(new[n]) and not changed & _reached(new, n))
+        return None
+    return frozenset(f for n in new if changed & _reached(new, n) for s in new[n] for f in _functions(s))
 
 
 def _named(module: ast.Module) -> _Named:
-    """Raises ValueError for a file with the same name twice, which may mean either at any place."""
     found: _Named = {}
     for statement in module.body:
         for name in _bound(statement):
-            if name in found:
-                raise ValueError(name)
-            found[name] = statement
+            found.setdefault(name, []).append(statement)
     return found
 
 
@@ -50,17 +49,12 @@ def _bound(statement: ast.stmt) -> Iterator[str]:
             yield f"{type(statement).__name__} {ast.dump(statement)}"  # no name: it is there or not
 
 
-def _text(statement: ast.stmt | None) -> str:
-    return "" if statement is None else ast.dump(statement)
+def _text(statements: list[ast.stmt] | None) -> list[str]:
+    return [ast.dump(s) for s in statements or ()]
 
 
-def _is_kernel(statement: ast.stmt | None) -> bool:
-    return isinstance(statement, ast.FunctionDef) and any("jit" in _dotted(d) for d in statement.decorator_list)
-
-
-def _dotted(decorator: ast.expr) -> str:
-    called = decorator.func if isinstance(decorator, ast.Call) else decorator
-    return ast.unparse(called).rpartition(".")[2]
+def _functions(statement: ast.stmt) -> Iterator[str]:
+    return (n.name for n in ast.walk(statement) if isinstance(n, ast.FunctionDef))
 
 
 def _reached(named: _Named, name: str) -> set[str]:
@@ -69,5 +63,5 @@ def _reached(named: _Named, name: str) -> set[str]:
     while left:
         if (next_ := left.pop()) not in found:
             found.add(next_)
-            left += [n.id for n in ast.walk(named[next_]) if isinstance(n, ast.Name) and n.id in named]
+            left += [n.id for s in named[next_] for n in ast.walk(s) if isinstance(n, ast.Name) and n.id in named]
     return found
