@@ -8,15 +8,16 @@ from dataclasses import replace
 from pgo_agent.agent.evaluation.known_time import known_time
 from pgo_agent.agent.kernel_part import kernel_part
 from pgo_agent.agent.moves import Proposal
+from pgo_agent.agent.moves.launch_config import by_kernel
 from pgo_agent.agent.run import incumbent
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.facts import GivenFile
 from pgo_agent.agent.run.provenance import GIVEN
-from pgo_agent.agent.run.record.baseline import KnownTime
+from pgo_agent.agent.run.record.baseline import BaselinePoint, KnownTime
 from pgo_agent.agent.run.record.candidate import Candidate, NewCandidate
 from pgo_agent.sandbox import parsing
 from pgo_agent.sandbox.build.result import Built, Choice
-from pgo_agent.sandbox.bundle.documents import Manifest
+from pgo_agent.sandbox.bundle.documents import Config, Manifest
 from pgo_agent.sandbox.gate.coverage import Coverage
 from pgo_agent.sandbox.gate.reason import plain
 from pgo_agent.sandbox.gate.verdict import Judgement
@@ -103,12 +104,23 @@ def _likeliest(ctx: Context, manifest: Manifest, case: str, built: Built) -> lis
     points = [p for p in base.of_case(case) if not p.problem]
     listed, new = list[tuple[KnownTime, Choice]](), list[tuple[KnownTime, Choice]]()
     for o in built.choices[case]:
-        point = next((p for p in points if p.config == o.config), None)
+        point = measured_as(points, o.config, built.choices[case][0].config)
         work, statics = base.work_of(case), built.statics_of(o)
         time = point or known_time(ctx, manifest, case, o.label, o.plan_id, statics, work)
         (new if point is None else listed).append((time, o))
     first, second = ([o for _, o in sorted(timed, key=lambda x: x[0].rank)] for timed in (listed, new))
     return [*first[: KEPT - 1], *second[:1], *first[KEPT - 1 :], *second[1:]][:KEPT]
+
+
+def measured_as(points: Sequence[BaselinePoint], config: Config, base: Config) -> BaselinePoint | None:
+    """Return the fastest point in which the launches that a configuration varies from `base` have what it says.
+
+    The others may stand at other configurations than when the point was measured. `base` itself is varied whole.
+    """
+    standing = by_kernel(base)
+    own = {kernel: c for kernel, c in by_kernel(config).items() if c != standing.get(kernel)} or by_kernel(config)
+    alike = (p for p in points if own.items() <= by_kernel(p.config).items())
+    return min(alike, key=lambda p: p.rank, default=None)
 
 
 def _cut(ctx: Context, manifest: Manifest, built: Built, choices: Mapping[str, Sequence[Choice]]) -> Built:

@@ -1,7 +1,8 @@
-"""Whether two files hold the same statements."""
+"""Whether two files hold the same statements, and which of a given file's configurations were measured."""
 
 import pytest
 from pgo_agent.agent.evaluation import given_file
+from pgo_agent.agent.run.record.baseline import BaselinePoint, TimeSource
 
 from tests.agent.command_line import ADD
 
@@ -25,3 +26,23 @@ def test_comments_and_layout_mean_nothing_in_code_that_cannot_read_itself() -> N
 def test_they_may_mean_something_in_code_that_reads_itself(kernel: str) -> None:
     assert given_file.same(kernel, kernel)
     assert not given_file.same(kernel, f"# twice\n\n{kernel}")
+
+
+def point(ms: float, **config: int) -> BaselinePoint:
+    named = {k.replace("__", "."): v for k, v in config.items()}
+    how = {"case": "CASES/a", "bundle": "", "choice": "", "said": "", "plan_id": "", "codes": ()}
+    return BaselinePoint(ms=ms, how=TimeSource.MEASURED, config=named, **how)
+
+
+def test_a_configuration_was_measured_where_what_it_varies_was() -> None:
+    """The baseline measured while the other launch stood at the first of its list, and not at its best."""
+    points = [
+        point(3.0, _one__B=32, _two__B=32),
+        point(2.0, _one__B=64, _two__B=32),
+        point(1.0, _one__B=32, _two__B=64),
+    ]
+    base = {"_one.B": 64, "_two.B": 64}
+    found = given_file.measured_as(points, {"_one.B": 64, "_two.B": 32}, base)
+    assert found == points[1]  # of two that have it the faster one
+    assert given_file.measured_as(points, {"_one.B": 128, "_two.B": 64}, base) is None
+    assert given_file.measured_as(points, base, base) is None
