@@ -13,7 +13,8 @@ _Named = dict[str, list[ast.stmt]]  # top-level name -> the statements that bind
 
 
 def changed_kernels(before: str, after: str) -> frozenset[str] | None:
-    """Return the names of functions that differ, or mention what does, in the second file; None: it cannot be told.
+    """Return the names of functions that differ in the second file, mention what does, or are called with it; None: it
+    cannot be told.
 
     Kernels are among them, those that a function makes, too. What both files import is not.
     """
@@ -22,9 +23,19 @@ def changed_kernels(before: str, after: str) -> frozenset[str] | None:
         changed = {n for n in old.keys() | new.keys() if _text(old.get(n)) != _text(new.get(n))}
     except (SyntaxError, ValueError, RecursionError):
         return None
-    if any(" " in n for n in changed):  # a statement that may bind any name
+    touched = {n for n in new if changed & _reached(new, n)}
+    if any(" " in n for n in changed | touched):  # a statement that may bind any name, or change any value
         return None
-    return frozenset(f for n in new if changed & _reached(new, n) for s in new[n] for f in _functions(s))
+    found = {f for n in touched for s in new[n] for f in _functions(s)}
+    for statement in (s for n in touched for s in new[n]):
+        launched, mentioned = _launched(statement), _mentioned(statement)
+        tuned = (
+            mentioned if isinstance(statement, ast.Assign | ast.AnnAssign) else ()
+        )  # autotune(...)(kernel), made(64)
+        handed = launched if touched & mentioned - launched else ()  # a kernel may get what changed as an argument
+        reached = {r for n in {*tuned, *handed} & new.keys() for r in _reached(new, n)}
+        found |= {f for r in reached for s in new[r] for f in _functions(s)}
+    return frozenset(found)
 
 
 def _named(module: ast.Module) -> _Named:
@@ -39,12 +50,14 @@ def _bound(statement: ast.stmt) -> Iterator[str]:
     match statement:
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
             yield name
-        case ast.Import(names=names) | ast.ImportFrom(names=names):
+        case ast.Import(names=names) | ast.ImportFrom(names=names) if names[0].name != "*":
             yield from ((a.asname or a.name).split(".")[0] for a in names)
         case ast.Assign(targets=targets):
             yield from (n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name))
         case ast.AnnAssign(target=ast.Name(id=name)):
             yield name
+        case ast.If(test=ast.Compare(left=ast.Name(id="__name__"))):
+            return  # of the program, which nobody runs here
         case _:
             yield f"{type(statement).__name__} {ast.dump(statement)}"  # no name: it is there or not
 
@@ -57,11 +70,25 @@ def _functions(statement: ast.stmt) -> Iterator[str]:
     return (n.name for n in ast.walk(statement) if isinstance(n, ast.FunctionDef))
 
 
+def _mentioned(statement: ast.stmt) -> set[str]:
+    return {n.id for n in ast.walk(statement) if isinstance(n, ast.Name)}
+
+
+def _launched(statement: ast.stmt) -> set[str]:
+    """Return the names before a grid, `kernel[grid](...)`, and before a call: they are called, and not handed over."""
+    found = set[str]()
+    for node in ast.walk(statement):
+        match node:
+            case ast.Call(func=ast.Name(id=name) | ast.Subscript(value=ast.Name(id=name))):
+                found.add(name)
+    return found
+
+
 def _reached(named: _Named, name: str) -> set[str]:
     """Return the top-level names that one mentions, and those that they mention, itself among them."""
     found, left = set[str](), [name]
     while left:
         if (next_ := left.pop()) not in found:
             found.add(next_)
-            left += [n.id for s in named[next_] for n in ast.walk(s) if isinstance(n, ast.Name) and n.id in named]
+            left += [n for s in named[next_] for n in _mentioned(s) if n in named]
     return found

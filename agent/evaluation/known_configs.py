@@ -14,20 +14,26 @@ from pgo_agent.sandbox.build.trace_and_compile import KnownConfigs
 
 
 def of(ctx: Context, parent: str) -> KnownConfigs:
-    """Return case -> kernel -> its known configurations: the best of `parent` first, then what the baseline measured.
-    In a held-out case the best of all public ones come first."""
+    """Return case -> kernel -> its known configurations: the best of `parent` first, then that of the file's own list,
+    then what the baseline measured, the fastest first. In a held-out case the best of all public ones come first.
+
+    Nothing is known in a case that launches one autotuned kernel, whose configuration does not say whose it is.
+    """
+    base = ctx.baseline()
+    timed = sorted((p for p in base.points if not p.problem and p.ms is not None), key=lambda p: p.rank)
     measured: dict[str, list[Config]] = {}
-    for point in ctx.baseline().points:
+    for point in (*timed, *base.points):
         for kernel, config in _by_kernel(numbers(point.config)).items():
             measured.setdefault(kernel, []).append(config)
     if not measured:
         return {}
     best: dict[str, dict[str, Config]] = {}
-    for which in reversed([*_ancestors(ctx, parent)]):  # a candidate's configuration names the kernels that it varied
+    for which in reversed([*_ancestors(ctx, parent)]):  # an earlier one may have launched more kernels
         for case, known in incumbent.best_known(ctx, which).items():
             best.setdefault(case, {}).update(_by_kernel(known.config))
-    own = {case: best_first([known], measured) for case, known in best.items()}
-    return own | dict.fromkeys(ctx.baseline().held_out, best_first([*best.values()], measured))
+    own = {case: _by_kernel(numbers(point.config)) for case, point in base.shipped.items()}
+    public = {case: best_first([known, own.get(case, {})], measured) if known else {} for case, known in best.items()}
+    return public | dict.fromkeys(base.held_out, best_first([*best.values()], measured))
 
 
 def _ancestors(ctx: Context, which: str) -> Iterator[str]:
@@ -44,6 +50,5 @@ def _by_kernel(config: Config) -> dict[str, Config]:
 def best_first(
     best: Sequence[Mapping[str, Config]], measured: Mapping[str, Sequence[Config]]
 ) -> dict[str, list[Config]]:
-    """Kernel -> the best ones, and after them what was measured: a point names the kernels that it varies, and has the
-    first measured one of each other."""
+    """Kernel -> the best ones, and after them what was measured, each once."""
     return {k: launch_config.unique([*(b[k] for b in best if k in b), *configs]) for k, configs in measured.items()}

@@ -161,7 +161,7 @@ class Builder:
         try:
             exchanged = self._exchange(parts, ttgir, replaced) if ttgir else None
             repeated = [self._different(parts, later) for later in again]
-            built = replace(self._assembled(parts, jobs, full), again=repeated[0] if repeated else None)
+            built = replace(self._assembled(parts, jobs, full or bool(ttgir)), again=repeated[0] if repeated else None)
             return (
                 replace(built, replaced=self._replaced(built.bundle, *exchanged)) if exchanged and built.ok else built
             )

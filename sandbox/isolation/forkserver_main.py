@@ -56,7 +56,8 @@ def main(package: str, libraries: list[str]) -> None:
     gc.disable()
     sys.meta_path.insert(0, finder := _Ours(package))
     for name in libraries:
-        importlib.import_module(name)
+        with contextlib.suppress(Exception) if name.startswith("?") else contextlib.nullcontext():
+            importlib.import_module(name.removeprefix("?"))
     from pgo_agent.sandbox.isolation import huge_pages
 
     sys.meta_path.remove(finder)

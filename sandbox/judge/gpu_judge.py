@@ -26,6 +26,7 @@ from pgo_agent.sandbox.judge.gpu_lock import GpuLock
 from pgo_agent.sandbox.judge.gpus import Gpu, visible_gpu, visible_gpus
 from pgo_agent.sandbox.judge.interface import Ended, NoStart, always, of_ended
 from pgo_agent.sandbox.judge.machine import NOWHERE, Environment
+from pgo_agent.sandbox.judge.own_steps import Alone
 from pgo_agent.sandbox.judge.questions import Question
 from pgo_agent.sandbox.judge.worker_process import Process
 from pgo_agent.sandbox.target import Target
@@ -78,15 +79,17 @@ class GpuJudge:
         """Do the same with a question and an answer in JSON."""
         if command == questions.Count.do:
             return counting.counted(self, self.target.contract_path, fields)
-        kills = 0
+        kills, borne = 0, False
         with self.turn():
             while kills < ATTEMPTS:
                 try:
                     return self._asked(command, fields)
                 except Ended as e:
-                    kills += e.killed
-                    if not e.killed and not self._is_own(e, fields):
+                    alone = Alone.KILLED if e.killed else self._alone(e, fields)
+                    if alone is None or (borne and alone is Alone.BORNE):
                         raise
+                    kills += alone is Alone.KILLED
+                    borne |= alone is Alone.BORNE
                     self.replaced += 1
         raise killed("judge")
 
@@ -96,25 +99,25 @@ class GpuJudge:
                 self._start()
             return self._send({"do": command, **fields})
 
-    def _is_own(self, e: Ended, fields: JsonObject) -> bool:
-        """Return whether a question is to be asked again: the target's own code may have ended the process, which is
-        tried in a new one. Raises TargetFault when the reference ends that, too."""
+    def _alone(self, e: Ended, fields: JsonObject) -> Alone | None:
+        """Return what becomes of the target's own step that ended a process, in a new one; None: it was none of these,
+        or is known to be borne. Raises TargetFault when the reference ends that process, too."""
         step = own_steps.read(e.stage)
         if step is None or step in self._own.borne:
-            return False
+            return None
         try:
             self._asked(questions.Own.do, {**vars(step), "shipped": fields.get("shipped", {})})
         except Ended as again:
             if again.killed:
-                return True
-            if own_steps.read(again.stage) != step:
-                return False
-            if not step.stress_input:
-                raise _unfit(step, again) from None
-            self._own.unfit.add(own_steps.kind(step.stress_input))
-            return True
+                return Alone.KILLED
+            if not (last := own_steps.read(again.stage)):
+                return None
+            if not last.stress_input:
+                raise _unfit(last, again) from None
+            self._own.unfit.add(own_steps.kind(last.stress_input))
+            return Alone.UNFIT
         self._own.borne.add(step)
-        return True
+        return Alone.BORNE
 
     def verdict(self, question: Question[Judgement]) -> Judgement:
         """Ask for a verdict. A hang or a crash becomes a verdict, a kill never does."""
@@ -290,9 +293,8 @@ class GpuJudge:
 def _unfit(step: own_steps.OwnStep, e: Ended) -> TargetFault:
     """Return the fault of a reference that ends every process."""
     detail = "" if step.case.startswith(HELD_OUT) else f": {e.detail[-600:]}"
-    return TargetFault(
-        f"reference() ends the judge's process on {shown(step.case)}{detail}", "make it right for what inputs() gives"
-    )
+    what = "does not end" if e.timed_out else "ends the judge's process"
+    return TargetFault(f"reference() {what} on {shown(step.case)}{detail}", "make it right for what inputs() gives")
 
 
 def _fault(x: dict[str, str]) -> Exception:

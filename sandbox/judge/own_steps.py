@@ -8,6 +8,7 @@ in one in which no candidate ran. Holds how such a step is announced, and what i
 
 import re
 from dataclasses import dataclass, field
+from enum import Enum, auto
 
 INPUT = " in input "  # in the name of a stress input of one tensor, before its number
 _ANNOUNCED = re.compile(r"reference (\S+)(?: with (.+))?")
@@ -34,6 +35,14 @@ def read(stage: str) -> OwnStep | None:
 def kind(stress_input: str) -> str:
     """Return the name without the input that it changes: what one of them does not bear, none is asked to."""
     return stress_input.split(INPUT)[0]
+
+
+class Alone(Enum):
+    """What became of a step in a process of its own."""
+
+    BORNE = auto()
+    UNFIT = auto()
+    KILLED = auto()  # by somebody else
 
 
 @dataclass

@@ -105,7 +105,10 @@ class Sites:
         return any(_is(k, self.configs[site][index]) for k in self._known(site))
 
     def is_varied(self, site: str) -> bool:
-        return self.varied is None or _kernel(site) in self.varied
+        """Whether to try other configurations: not where the best is known, and nothing changed since."""
+        kernel = _kernel(site)
+        alike = sum(_kernel(s) == kernel for s in self.configs)  # sites of one kernel, of which one is told
+        return self.varied is None or kernel in self.varied or not self._known(site) or alike > 1
 
     def _known(self, site: str) -> Sequence[Mapping[str, object]]:
         return self.known.get(_kernel(site), ())

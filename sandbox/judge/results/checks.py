@@ -18,6 +18,7 @@ import torch
 from pgo_agent.sandbox import guard_zones, in_place
 from pgo_agent.sandbox.bundle.schema import ITEMSIZE
 from pgo_agent.sandbox.bundle.validate import Bundle
+from pgo_agent.sandbox.errors import TargetFault
 from pgo_agent.sandbox.gate.reason import plain
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.guard_zones import NAN, ZERO, Fill
@@ -99,7 +100,11 @@ class TargetSession:
         key = case, self.seeds[case]
         if key not in self.expected:
             self.announce(OwnStep(case).announced, REFERENCE_SECONDS)
-            self.expected[key] = self.spread.expect(case, self.cases[case], key[1])
+            try:
+                self.expected[key] = self.spread.expect(case, self.cases[case], key[1])
+            except TargetFault:
+                synchronize(self.device)  # raises after an assertion on the GPU, which a candidate may have caused
+                raise
         return self.expected[key]
 
     def problem(self, outputs: object, case: str) -> str:

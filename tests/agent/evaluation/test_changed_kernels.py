@@ -37,6 +37,27 @@ def made(n):
     return _inner
 
 
+@triton.jit
+def _gelu(x):
+    return x
+
+
+@triton.jit
+def _plain(x, ACT: tl.constexpr):
+    tl.store(x, ACT(tl.load(x)))
+
+
+_tuned = triton.autotune(configs=[triton.Config({}, num_warps=4)], key=[])(_plain)
+_made = made(64)
+for b in (1, 2):
+    SHARED.append(triton.Config({"BLOCK": b}))
+
+
+def act(x):
+    _tuned[(1,)](x, ACT=_gelu)
+    _made[(1,)](x)
+
+
 def kernel(x):
     _one[(1,)](x, x, 1)
     _two[(1,)](x, x, 1)
@@ -54,11 +75,20 @@ def kernel(x):
         ("(128,)", "(32,)", {"_two", "kernel"}),
         ("configs=OWN", "configs=OWN[:1]", {"_two", "kernel"}),
         ("_two[(1,)]", "_two[(2,)]", {"kernel"}),
-        ("tl.store(x, n)", "tl.store(x, n + 1)", {"made", "_inner"}),
+        ("num_warps=4)], key=[])(", "num_warps=8)], key=[])(", {"act", "_plain"}),  # its tuner stands beside it
+        (
+            "return x\n\n\n@triton.jit\ndef _plain",
+            "return x + 1\n\n\n@triton.jit\ndef _plain",
+            {"_gelu", "act", "_plain", "made", "_inner"},
+        ),
+        ("made(64)", "made(32)", {"made", "_inner", "act"}),
         ("import triton\n", "import triton\nimport other\n", set()),
-        ("def kernel(x):", "print('begins')\n\n\ndef kernel(x):", None),  # a statement that may do anything
-        ("OWN = [", "LOG2E = 1.0\nOWN = [", {"_scaled", "_one", "kernel"}),
-        ("import triton\n", "import triton\nimport triton\n", {"_scaled", "_one", "_two", "made", "_inner", "kernel"}),
+        ("import triton\n", "import triton\nimport triton\n", None),
+        ("def kernel(x):", "if __name__ == '__main__':\n    kernel(1)\n\n\ndef kernel(x):", set()),
+        # what may bind any name, or change any value
+        ("def kernel(x):", "print('begins')\n\n\ndef kernel(x):", None),
+        ("import triton\n", "import triton\nfrom other import *\n", None),
+        ("(64, 256)", "(64,)", None),
         ("def kernel(x):", "def kernel(x:", None),  # no Python
     ],
 )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pgo_agent.sandbox.errors import TargetFault
+from pgo_agent.sandbox.errors import Killed, TargetFault
 from pgo_agent.sandbox.gate.reason import plain
 from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.judge import own_steps
@@ -23,7 +23,7 @@ from tests.agent.many import NOBODY
 
 # It answers `open`, writes down what it is asked, and says in each question what it is about to do.
 PROCESS = f"""#!{sys.executable}
-import json, os, sys
+import json, os, signal, sys, uuid
 from pathlib import Path
 
 ends, environment, judged = json.loads(Path(__file__).with_name("plan.json").read_text())
@@ -47,12 +47,15 @@ for line in sys.stdin:
         say(answer=environment)
     elif question["do"] == "own":
         with_what = " with " + question["stress_input"] if question["stress_input"] else ""
+        if "own killed" in ends:
+            os.kill(os.getpid(), signal.SIGKILL)
         step("reference " + question["case"] + with_what, "own" in ends)
         say(answer={{}})
     else:
         step("reference CASES/one", "reference" in ends)
         if "a NaN" not in unfit:
             step("reference CASES/one with a NaN in input 2", "stress" in ends)
+            step("reference CASES/one with " + uuid.uuid4().hex, "any stress" in ends)
         step("numerics CASES/one", "kernel" in ends)
         say(answer=judged)
 """
@@ -89,6 +92,18 @@ def test_a_step_that_ends_a_process_only_where_a_candidate_ran_is_the_candidates
     verdict, asked = judged("stress")
     assert verdict.verdict == Verdict.CRASHED
     assert asked == ["open", "numerics", "open", "own", "numerics"]
+
+
+def test_a_question_is_asked_once_more_at_most_whatever_steps_end_its_processes(judged: Judged) -> None:
+    """A candidate that spoils memory may end it in another step each time."""
+    verdict, asked = judged("any stress")
+    assert verdict.verdict == Verdict.CRASHED
+    assert asked.count("numerics") == 2
+
+
+def test_somebody_who_kills_every_process_ends_the_question(judged: Judged) -> None:
+    with pytest.raises(Killed):
+        judged("stress", "own killed")
 
 
 def test_a_candidates_own_step_is_asked_once(judged: Judged) -> None:

@@ -292,6 +292,15 @@ def test_only_kernels_that_are_named_are_varied(tmp_path_factory: pytest.TempPat
     assert grids(two.entries("chained")) == [[4, 8], [4, 16], [4, 4]]
 
 
+def test_a_kernel_of_which_nothing_is_known_is_varied_whatever_is_named(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    known = {"CASES/chained": {"_second": [{"BLOCK": 512}]}}
+    folder, varied = tmp_path_factory.mktemp("unknown"), frozenset({"_second"})
+    two = trace(folder, TWO, limit=3, cases=["chained"], known=known, varied=varied)
+    assert grids(two.entries("chained")) == [[16, 8], [8, 8], [4, 8]]
+
+
 def test_a_first_configuration_that_does_not_fit_is_passed_over_for_the_other_launches(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
