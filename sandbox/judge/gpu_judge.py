@@ -114,7 +114,7 @@ class GpuJudge:
                 return None
             if not last.stress_input:
                 raise _unfit(last, again) from None
-            self._own.unfit.add(own_steps.kind(last.stress_input))
+            self._own.leave_out(last.stress_input)
             return Alone.UNFIT
         self._own.borne.add(step)
         return Alone.BORNE

@@ -7,9 +7,11 @@ in one in which no candidate ran. Holds how such a step is announced, and what i
 """
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
+SEVERAL = 3  # stress inputs of one kind, after which no other of it is tried
 INPUT = " in input "  # in the name of a stress input of one tensor, before its number
 _ANNOUNCED = re.compile(r"reference (\S+)(?: with (.+))?")
 
@@ -32,9 +34,13 @@ def read(stage: str) -> OwnStep | None:
     return OwnStep(found[1], found[2] or "") if found else None
 
 
-def kind(stress_input: str) -> str:
-    """Return the name without the input that it changes: what one of them does not bear, none is asked to."""
-    return stress_input.split(INPUT)[0]
+def is_unfit(stress_input: str, unfit: Collection[str]) -> bool:
+    """Return whether a stress input is left out: itself, or all of its kind."""
+    return stress_input in unfit or _kind(stress_input) in unfit
+
+
+def _kind(stress_input: str) -> str:
+    return f"{stress_input.split(INPUT)[0]}{INPUT}*"
 
 
 class Alone(Enum):
@@ -49,5 +55,11 @@ class Alone(Enum):
 class OwnSteps:
     """What is known of one target."""
 
-    unfit: set[str] = field(default_factory=set)  # kinds of stress inputs that end the process by themselves
+    unfit: set[str] = field(default_factory=set)  # stress inputs that end the process by themselves, and whole kinds
     borne: set[OwnStep] = field(default_factory=set)  # that ended a process, and did not end one without a candidate
+
+    def leave_out(self, stress_input: str) -> None:
+        """Leave one out, and its whole kind where several of that are: each costs two processes."""
+        self.unfit.add(stress_input)
+        if sum(_kind(n) == _kind(stress_input) for n in self.unfit) >= SEVERAL:
+            self.unfit.add(_kind(stress_input))

@@ -70,7 +70,7 @@ class Open(Question[Environment]):
     sandbox: str
     device: str  # that the interpreter reports to launchers
     forks: tuple[int, ...]  # open files: what boxed processes of `box.FORKED` are forked from, or none
-    unfit: tuple[str, ...] = field(default=(), metadata=OPTIONAL)  # kinds of stress inputs: see own_steps.py
+    unfit: tuple[str, ...] = field(default=(), metadata=OPTIONAL)  # stress inputs: see own_steps.py
     do, answer = "open", Environment
 
 

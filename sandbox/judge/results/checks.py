@@ -63,7 +63,7 @@ class TargetSession:
     timer: timing.Timer
     announce: Announce
     peaks: Peaks
-    unfit: frozenset[str] = frozenset()  # kinds of stress inputs that are not tried: see own_steps.py
+    unfit: frozenset[str] = frozenset()  # stress inputs that are not tried: see own_steps.py
     expected: dict[tuple[str, int], Expected] = field(default_factory=dict)
     seeds: dict[str, int] = field(default_factory=dict)
     verified: dict[tuple[str, str, str], int] = field(default_factory=dict)  # (bundle, case, choice) -> checksum

@@ -46,7 +46,7 @@ class CheckCommands:
         return self.start(asked.contract, frozenset(asked.unfit))
 
     def start(self, contract: str, unfit: frozenset[str] = frozenset()) -> Environment:
-        """Do so for the contract of that path, without some kinds of stress inputs."""
+        """Do so for the contract of that path, without some stress inputs."""
         self.announce("start CUDA", 120.0)
         device = torch.device("cuda", 0)
         torch.backends.cuda.matmul.allow_tf32 = False

@@ -103,7 +103,7 @@ def _borne(bench: TargetSession, shipped: Pick, case: str, stress_input: StressI
 
     Candidates get the very inputs that the shipped kernel passed.
     """
-    if own_steps.kind(stress_input.name) in bench.unfit:
+    if own_steps.is_unfit(stress_input.name, bench.unfit):
         return "it ends the process of the reference, or of the target's own kernel"
     key = case, stress_input
     if key not in bench.under_stress:

@@ -15,7 +15,7 @@ from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.judge import own_steps
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 from pgo_agent.sandbox.judge.machine import NOWHERE
-from pgo_agent.sandbox.judge.own_steps import OwnStep
+from pgo_agent.sandbox.judge.own_steps import OwnStep, OwnSteps
 from pgo_agent.sandbox.judge.questions import Numerics
 from pgo_agent.sandbox.judge.results.stress_inputs import STRESS_INPUTS
 
@@ -53,7 +53,7 @@ for line in sys.stdin:
         say(answer={{}})
     else:
         step("reference CASES/one", "reference" in ends)
-        if "a NaN" not in unfit:
+        if "a NaN in input 2" not in unfit:
             step("reference CASES/one with a NaN in input 2", "stress" in ends)
             step("reference CASES/one with " + uuid.uuid4().hex, "any stress" in ends)
         step("numerics CASES/one", "kernel" in ends)
@@ -123,4 +123,15 @@ def test_a_step_is_read_as_it_is_announced(at: int, draw: int, cases: str) -> No
     step = OwnStep(f"{cases}/d64", stress_input.name)
     assert own_steps.read(step.announced) == step
     assert own_steps.read(OwnStep(step.case).announced) == OwnStep(step.case)
-    assert own_steps.kind(stress_input.name) in {s.name for s in STRESS_INPUTS}
+
+
+def test_one_stress_input_is_left_out_and_its_kind_only_after_several() -> None:
+    """An index that a NaN of one input spoils says nothing of the others."""
+    known, others = OwnSteps(), ("a NaN in input 5", "a NaN")
+    known.leave_out("a NaN in input 2")
+    known.leave_out("a NaN in input 3")
+    assert own_steps.is_unfit("a NaN in input 3", known.unfit)
+    assert not any(own_steps.is_unfit(n, known.unfit) for n in others)
+    known.leave_out("a NaN in input 4")
+    assert all(own_steps.is_unfit(n, known.unfit) for n in others)
+    assert not own_steps.is_unfit("an infinity in input 2", known.unfit)
