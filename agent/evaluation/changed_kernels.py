@@ -7,7 +7,9 @@ was: this only says where few configurations are better spent.
 import ast
 from collections.abc import Iterator
 
+from pgo_agent.agent.kernel_part import mentioned
 from pgo_agent.sandbox import parsing
+from pgo_agent.sandbox.target import names_of
 
 _Named = dict[str, list[ast.stmt]]  # top-level name -> the statements that bind it
 
@@ -28,12 +30,11 @@ def changed_kernels(before: str, after: str) -> frozenset[str] | None:
         return None
     found = {f for n in touched for s in new[n] for f in _functions(s)}
     for statement in (s for n in touched for s in new[n]):
-        launched, mentioned = _launched(statement), _mentioned(statement)
-        tuned = (
-            mentioned if isinstance(statement, ast.Assign | ast.AnnAssign) else ()
-        )  # autotune(...)(kernel), made(64)
-        handed = launched if touched & mentioned - launched else ()  # a kernel may get what changed as an argument
-        reached = {r for n in {*tuned, *handed} & new.keys() for r in _reached(new, n)}
+        launched, names = _launched(statement), mentioned([statement])
+        around = isinstance(statement, ast.Assign | ast.AnnAssign)  # triton.autotune(...)(kernel), made(64)
+        handed = touched & names - launched  # a kernel may get what changed as an argument
+        called = (names if around else set()) | (launched if handed else set())
+        reached = {r for n in called & new.keys() for r in _reached(new, n)}
         found |= {f for r in reached for s in new[r] for f in _functions(s)}
     return frozenset(found)
 
@@ -46,20 +47,15 @@ def _named(module: ast.Module) -> _Named:
     return found
 
 
-def _bound(statement: ast.stmt) -> Iterator[str]:
+def _bound(statement: ast.stmt) -> set[str]:
     match statement:
-        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-            yield name
-        case ast.Import(names=names) | ast.ImportFrom(names=names) if names[0].name != "*":
-            yield from ((a.asname or a.name).split(".")[0] for a in names)
-        case ast.Assign(targets=targets):
-            yield from (n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name))
-        case ast.AnnAssign(target=ast.Name(id=name)):
-            yield name
         case ast.If(test=ast.Compare(left=ast.Name(id="__name__"))):
-            return  # of the program, which nobody runs here
+            return set()  # of the program, which nobody runs here
+        case ast.ImportFrom(names=[ast.alias(name="*")]):
+            names = set[str]()
         case _:
-            yield f"{type(statement).__name__} {ast.dump(statement)}"  # no name: it is there or not
+            names = names_of(statement)
+    return names or {f"{type(statement).__name__} {ast.dump(statement)}"}  # no name: it is there or not
 
 
 def _text(statements: list[ast.stmt] | None) -> list[str]:
@@ -68,10 +64,6 @@ def _text(statements: list[ast.stmt] | None) -> list[str]:
 
 def _functions(statement: ast.stmt) -> Iterator[str]:
     return (n.name for n in ast.walk(statement) if isinstance(n, ast.FunctionDef))
-
-
-def _mentioned(statement: ast.stmt) -> set[str]:
-    return {n.id for n in ast.walk(statement) if isinstance(n, ast.Name)}
 
 
 def _launched(statement: ast.stmt) -> set[str]:
@@ -90,5 +82,5 @@ def _reached(named: _Named, name: str) -> set[str]:
     while left:
         if (next_ := left.pop()) not in found:
             found.add(next_)
-            left += [n for s in named[next_] for n in _mentioned(s) if n in named]
+            left += [n for n in mentioned(named[next_]) if n in named]
     return found

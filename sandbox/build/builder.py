@@ -211,7 +211,8 @@ class Builder:
         )
         seconds = {"trace": max(p["took"] for p in parts), "compile": compiled}
         builds = {k: self.contents.build(k) or {} for k in texts}
-        if not full and not all(map(self.first_fits, parts)):
+        problems = {theirs: self._problem(builds[key]) for theirs, key in names.items()}
+        if not full and not all(configurations.first_fits(part, problems) for part in parts):
             raise _FirstUnfit
         plans: dict[str, dict[str, PlanDocument]] = {}
         configs: dict[tuple[str, str], Config] = {}

@@ -26,10 +26,12 @@ def first_fits(traced: Traced, problems: Mapping[str, str]) -> bool:
 
 
 def named(step: StepDocument, names: Mapping[str, str]) -> StepDocument:
+    """Return a step whose kernel is called by our name."""
     return {**step, "kernel": names[step["kernel"]]} if "kernel" in step else step
 
 
 def launched(plan: PlanDocument) -> tuple[str, ...]:
+    """Return the keys of the kernels that a plan launches, in order."""
     return tuple(s["kernel"] for s in plan["steps"] if "kernel" in s)
 
 
@@ -40,6 +42,7 @@ def choices(
     manifest: Manifest,
     codes: Mapping[str, str],
 ) -> tuple[Choice, ...]:
+    """Return the configurations of a case, whose `plans` are by their labels."""
     return tuple(
         Choice(label, configs[case, label], launched(p), plan_id.plan_id(p, manifest["kernels"], codes))
         for label, p in plans.items()
@@ -47,7 +50,7 @@ def choices(
 
 
 def counts(part: Traced) -> dict[str, int]:
-    """Configurations of each case, as a tracer counts them."""
+    """Return how many configurations each case has, as a tracer counts them."""
     listed = part.get("listed", {})
     return {str(case): n for case, n in listed.items() if type(n) is int}
 

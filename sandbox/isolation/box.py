@@ -28,9 +28,9 @@ from typing import Any
 
 from pgo_agent.sandbox.bundle.store import room
 from pgo_agent.sandbox.errors import EnvironmentFault, Killed, UsageFault
-from pgo_agent.sandbox.imports import imports_packages
 from pgo_agent.sandbox.isolation import bubblewrap, forkserver, process
 from pgo_agent.sandbox.isolation.process import Ran
+from pgo_agent.sandbox.packages_folder import imports_packages
 from pgo_agent.sandbox.temporary_folders import temporary_folder
 
 KINDS = ("bubblewrap", "landlock", "none")

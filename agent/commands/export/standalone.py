@@ -7,7 +7,7 @@ imports anything else is refused: such a module would not be standalone. Relies 
 import ast
 import importlib.metadata
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path
 
 from pgo_agent.agent.commands import origins
@@ -15,7 +15,7 @@ from pgo_agent.agent.commands.export.chosen import Chosen
 from pgo_agent.agent.kernel_part import Block, blocks, hidden, used_by
 from pgo_agent.sandbox import parsing
 from pgo_agent.sandbox.errors import UsageFault
-from pgo_agent.sandbox.packages_folder import within
+from pgo_agent.sandbox.packages_folder import imported, within
 
 ALLOWED = frozenset({"torch", "triton"}) | sys.stdlib_module_names
 LAUNCHER = "kernel"
@@ -31,7 +31,8 @@ def kernel_text(source: str, beside: Collection[str] = ()) -> str:
     """Return what kernel() needs of a file. Raises UsageFault for a kernel that needs other modules."""
     kept = _kernel_part(source, {LAUNCHER, *beside})
     body = "".join(b.text for b in kept).strip("\n")
-    if others := sorted({root for root in _imported(body) if root not in ALLOWED}):
+    roots = {root or "a module beside the file" for root in imported(parsing.module(body))}
+    if others := sorted(roots - ALLOWED):
         raise UsageFault(
             f"the kernel needs {', '.join(others)}, and a module of its own may need torch and triton alone",
             "write the target from the kernel's own file (`pgo-agent init FILE -- PROGRAM` takes the functions in), "
@@ -52,14 +53,6 @@ def _kernel_part(source: str, roots: Collection[str]) -> list[Block]:
 def _is_text(part: Block) -> bool:
     node = part.nodes[0] if part.nodes else None
     return node is None or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
-
-
-def _imported(body: str) -> Iterator[str]:
-    for node in ast.walk(parsing.module(body)):
-        if isinstance(node, ast.Import):
-            yield from (a.name.partition(".")[0] for a in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield (node.module or "").partition(".")[0] if not node.level else "a module beside the file"
 
 
 # where it comes from --------------------------------------------------------------------------------------------------

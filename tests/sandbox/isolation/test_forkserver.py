@@ -290,9 +290,11 @@ def test_outside_of_a_box_nothing_is_run(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_the_same_source_gives_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     of, made = tracing.write(tmp_path, COPIED), []
-    for forks, ahead in ((False, ()), (True, ()), (True, forkserver.COMPILER)):
-        monkeypatch.setattr(forkserver._servers(), "ahead", ahead)
-        box, contents = Box("bubblewrap", forks=forks), ContentStore(tmp_path / f"{forks} {len(ahead)}")
+    monkeypatch.setattr(forkserver._servers(), "ahead", ())  # and so it is again after this test
+    for forks, compiler in ((False, False), (True, False), (True, True)):
+        if compiler:
+            forkserver.expect_compiler()
+        box, contents = Box("bubblewrap", forks=forks), ContentStore(tmp_path / f"{forks} {compiler}")
         device = devices.find("h200")
         traced: dict[str, Any] = trace_and_compile.trace(box, contents, of, device, of.source, {"CASES": None}, None)
         traced.pop("took")

@@ -285,20 +285,19 @@ def test_a_launch_that_is_not_varied_has_the_best_that_is_known_of_it(
     assert grids(two.entries("chained")) == plans
 
 
-def test_only_kernels_that_are_named_are_varied(tmp_path_factory: pytest.TempPathFactory) -> None:
-    known = {"CASES/chained": {"_first": [{"BLOCK": 1024}], "_second": [{"BLOCK": 512}]}}
-    folder, varied = tmp_path_factory.mktemp("varied"), frozenset({"_second"})
-    two = trace(folder, TWO, limit=3, cases=["chained"], known=known, varied=varied)
-    assert grids(two.entries("chained")) == [[4, 8], [4, 16], [4, 4]]
-
-
-def test_a_kernel_of_which_nothing_is_known_is_varied_whatever_is_named(
-    tmp_path_factory: pytest.TempPathFactory,
+@pytest.mark.parametrize(
+    ("known", "plans"),
+    [
+        ({"_first": [{"BLOCK": 1024}], "_second": [{"BLOCK": 512}]}, [[4, 8], [4, 16], [4, 4]]),
+        ({"_second": [{"BLOCK": 512}]}, [[16, 8], [8, 8], [4, 8]]),
+    ],
+)
+def test_only_kernels_that_are_named_are_varied_and_those_of_which_nothing_is_known(
+    known: dict[str, list[dict[str, object]]], plans: list[list[int]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    known = {"CASES/chained": {"_second": [{"BLOCK": 512}]}}
-    folder, varied = tmp_path_factory.mktemp("unknown"), frozenset({"_second"})
-    two = trace(folder, TWO, limit=3, cases=["chained"], known=known, varied=varied)
-    assert grids(two.entries("chained")) == [[16, 8], [8, 8], [4, 8]]
+    folder, varied = tmp_path_factory.mktemp("varied"), frozenset({"_second"})
+    two = trace(folder, TWO, limit=3, cases=["chained"], known={"CASES/chained": known}, varied=varied)
+    assert grids(two.entries("chained")) == plans
 
 
 def test_a_first_configuration_that_does_not_fit_is_passed_over_for_the_other_launches(

@@ -1,7 +1,7 @@
 """For which programs most of torch is imported ahead."""
 
 import pytest
-from pgo_agent.sandbox.imports import imports_packages
+from pgo_agent.sandbox.packages_folder import imports_packages
 
 
 @pytest.mark.parametrize(
