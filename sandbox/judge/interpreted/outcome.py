@@ -54,12 +54,12 @@ class Covered:
 
     def right(self, trial: Trial, result: Result, expected: Expected) -> None:
         """Note a run that gave the expected outputs."""
-        elements = sum(o.numel() for o in expected.outputs)
+        elements = sum(o.elements for o in expected.outputs)
         if not elements:
             self.left_out[trial.case] = "its results have no elements"
             return
         for i, o in enumerate(expected.outputs):
-            self.outputs[i] = self.outputs.get(i, 0) + o.numel()
+            self.outputs[i] = self.outputs.get(i, 0) + o.elements
         self.kernels.update(_words(result.get("launched")))
         if trial.stress_input:
             self.stressed.add(trial.stress_input.name)

@@ -9,7 +9,6 @@ import math
 import random
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any
@@ -166,20 +165,19 @@ def check_labels(
     bounds.
 
     Returns each label with its verdict (None: right) and comparison. For a nondeterministic target every launch is
-    compared. The expected outputs are on the GPU only while none of the configurations runs. Stress inputs are in
-    `stress_runs.check_stress_inputs`.
+    compared. Stress inputs are in `stress_runs.check_stress_inputs`.
     """
     expected, results = bench.expect(case), list[tuple[str, Verdict | None, Comparison]]()
     for some in _batches(bench, bundle, case, labels):
         left = [_launched(bench, bundle, case, label, f"{stage} {case}") for label in some]
-        with _nearby(bench, expected, sum(len(x.runs) for x in left)) as near:
-            for launched in left:
-                results.append((launched.label, *_compared(bench, launched, near)))
-                if results[-1][1]:
-                    return results
-                key = bundle.id, case, launched.label
-                bench.verified[key] = launched.checksum
-                bench.allowed[key] = [OFTEN * b[0] for b in results[-1][2].bounds]
+        near = expected.beside(bench.device)
+        for launched in left:
+            results.append((launched.label, *_compared(bench, launched, near)))
+            if results[-1][1]:
+                return results
+            key = bundle.id, case, launched.label
+            bench.verified[key] = launched.checksum
+            bench.allowed[key] = [OFTEN * b[0] for b in results[-1][2].bounds]
     return results
 
 
@@ -225,20 +223,6 @@ def _launched(bench: TargetSession, bundle: Bundle, case: str, label: str, step:
         return left
     finally:
         replay.close()
-
-
-@contextmanager
-def _nearby(bench: TargetSession, expected: Expected, comparisons: int) -> Iterator[Expected]:
-    """Put the expected outputs on the GPU if they are compared more than once; wipe them after that."""
-    if comparisons < 2:
-        yield expected
-        return
-    near = replace(expected, outputs=tuple(o.to(bench.device, copy=True) for o in expected.outputs))
-    try:
-        yield near
-    finally:
-        for output in near.outputs:
-            output.zero_()
 
 
 def _compared(bench: TargetSession, left: _Left, expected: Expected) -> tuple[Verdict | None, Comparison]:

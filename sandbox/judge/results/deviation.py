@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 from pgo_agent.sandbox.json_codec import JsonObject
+from pgo_agent.sandbox.judge.results import sealed
 
-CHUNK = 1 << 24  # elements compared at a time; whole runs
 RUN = 256  # neighbouring elements, in the order of the logical tensor, that get their own figures
 RUNS, LEANING_RUNS = 64, 16  # least number of runs for a maximum, and for a mean, not left to chance
 SMALL = 0.25  # of the mean over runs: least magnitude that a run counts as; errors below may be cancellation
@@ -63,7 +63,7 @@ class Error:
 
 
 def compare(x: Any, exact: Any, kinds: bool = True) -> Error:
-    """Return the error of `x` against float64 values of its shape, which may be in host memory; 0 for no elements.
+    """Return the error of `x` against float64 values of its shape, which may be sealed; 0 for no elements.
 
     `kinds`: whether NaN and each infinity count as different. They do not under a stress input: with an infinity in a
     sum, the order decides which of them comes out.
@@ -92,10 +92,11 @@ def compare(x: Any, exact: Any, kinds: bool = True) -> Error:
 
 def chunks(x: Any, exact: Any) -> Iterator[tuple[Any, Any]]:
     """Give pairs of flat pieces of both, in float64 (integers: int64), on the device of `x`."""
-    a, e = x.detach().reshape(-1), exact.reshape(-1)
-    wide = torch.float64 if a.is_floating_point() or e.is_floating_point() else torch.int64
-    for i in range(0, a.numel(), CHUNK):
-        yield a[i : i + CHUNK].to(wide), e[i : i + CHUNK].to(a.device, wide)
+    flat, at = x.detach().reshape(-1), 0
+    wide = torch.float64 if x.is_floating_point() or exact.dtype.is_floating_point else torch.int64
+    for e in sealed.pieces(exact, x.device):
+        yield flat[at : at + len(e)].to(wide), e.to(wide)
+        at += len(e)
 
 
 def _of_runs(signed: Any, exact: Any, dtype: Any) -> Iterator[Any]:

@@ -8,8 +8,8 @@ twice the largest change of the reference by adding and subtracting 0.3 in the o
 in the last place of the reference's mean magnitude in that type. Further bounds, on few rows and on the errors' signs,
 are in `error_bounds.py`.
 
-NaN and infinities must be where the reference has them. The expected result stays in host memory while a candidate's
-kernels run. Stress inputs come from `stress_inputs.py`, and their callers pass looser ratios. One seed is not enough
+NaN and infinities must be where the reference has them. A candidate's kernels cannot read the expected result
+(`sealed.py`). Stress inputs come from `stress_inputs.py`, and their callers pass looser ratios. One seed is not enough
 for an output of few elements: `reference_error.py` takes more.
 """
 
@@ -19,6 +19,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from pgo_agent.sandbox import in_place
@@ -29,10 +30,12 @@ from pgo_agent.sandbox.judge.results import error_bounds, fp8_arithmetic, stress
 from pgo_agent.sandbox.judge.results.deviation import Error, chunks, compare
 from pgo_agent.sandbox.judge.results.error_bounds import Bound, Held
 from pgo_agent.sandbox.judge.results.fp8_arithmetic import TensorCores
-from pgo_agent.sandbox.judge.results.stress_inputs import StressInput
+from pgo_agent.sandbox.judge.results.sealed import Sealed, seal
+from pgo_agent.sandbox.judge.results.stress_inputs import Layout, StressInput
 from torch.utils._pytree import tree_map
 
 SAME = 1e-9  # of the largest result, in float64
+_LAYOUTS: WeakKeyDictionary[ModuleType, dict[tuple[str, str], Layout]] = WeakKeyDictionary()  # by case and device
 MANY = 64  # elements of an output that are hardly all exact by chance
 
 
@@ -42,17 +45,22 @@ class Expected:
 
     case: str
     seed: int
-    outputs: tuple[Any, ...]  # float64 (integers: int64) tensors in host memory
+    outputs: tuple[Sealed, ...]
     low: tuple[Error, ...]  # errors of the reference in its own precision
     floors: tuple[tuple[float, float], ...]  # (max, mean): error that rounding alone may cause
     dtypes: tuple[str, ...]
     stress_input: str = ""  # name; empty: none
     yardstick: str = ""  # the arithmetic of `low`; empty: torch's, in the inputs' own types
+    large: tuple[int, ...] = ()  # of each output, the elements at least half as large as its largest; 0 for integers
 
     @property
     def reliable(self) -> bool:
         """Whether the reference has NaN and infinities in its own precision where float64 has them."""
         return not any(e.misplaced for e in self.low)
+
+    def beside(self, device: Any) -> "Expected":
+        """Return it with its outputs on the device, still sealed."""
+        return replace(self, outputs=tuple(o.beside(device) for o in self.outputs))
 
 
 @dataclass(frozen=True)
@@ -108,12 +116,22 @@ def _made(
     try:
         if stress_input is None:
             return dict(target.inputs(case, new()))
-        inputs = stress_inputs.make(lambda generator: target.inputs(case, generator), new, stress_input)
+        inputs = stress_inputs.make(
+            lambda generator: target.inputs(case, generator), new, stress_input, lambda: layout(target, case, device)
+        )
     except Exception as e:
         raise TargetFault(f"inputs() raised {type(e).__name__}: {e}", "fix inputs(case, generator)") from e
     if inputs is None:
         raise TargetFault(f"inputs() holds nothing for {stress_input.name}", "")
     return inputs
+
+
+def layout(target: ModuleType, case: dict[str, object], device: Any) -> Layout:
+    """Return what of a case's inputs a stress input can change. Raises what inputs() raises."""
+    layouts, key = _LAYOUTS.setdefault(target, {}), (repr(case), str(device))
+    if key not in layouts:
+        layouts[key] = stress_inputs.layout(lambda generator: target.inputs(case, generator), device)
+    return layouts[key]
 
 
 def expect(
@@ -144,12 +162,19 @@ def expect(
     if stress_input is not None and stress_input.exact:
         chance = [e.worst > 0 or a.numel() < MANY for a, e in zip(low, errors, strict=True)]
         floors = tuple(f if c else (0.0, 0.0) for f, c in zip(floors, chance, strict=True))
-    outputs = tuple(e.to("cpu", torch.float64 if e.is_floating_point() else torch.int64, copy=True) for e in exact)
+    outputs = tuple(seal(e) for e in exact)
     dtypes = tuple(str(a.dtype)[6:] for a in low)
+    large = tuple(_at_least_half(e) if a.is_floating_point() else 0 for a, e in zip(low, exact, strict=True))
     for tensor in (*exact, *low):
         tensor.zero_()  # a candidate may get this memory
     yardstick = cores.summary if cores else ""
-    return Expected(name, seed, outputs, errors, floors, dtypes, stress_input.name if stress_input else "", yardstick)
+    label = stress_input.name if stress_input else ""
+    return Expected(name, seed, outputs, errors, floors, dtypes, label, yardstick, large)
+
+
+def _at_least_half(exact: Any) -> int:
+    magnitudes = exact.double().nan_to_num(0.0, 0.0, 0.0).abs()
+    return 0 if not exact.numel() else int((magnitudes >= magnitudes.max() / 2).sum())
 
 
 @contextmanager
@@ -182,7 +207,7 @@ def forgiving(under_stress: Expected, usual: Expected) -> Expected:
 
 def check(outputs: list[Any], expected: Expected, tolerance: dict[str, float] | None = None) -> Comparison:
     """Compare outputs with the expected ones. Wrong outputs raise nothing: `why` says what is wrong."""
-    want = [(tuple(o.shape), d) for o, d in zip(expected.outputs, expected.dtypes, strict=True)]
+    want = [(o.shape, d) for o, d in zip(expected.outputs, expected.dtypes, strict=True)]
     got = [(tuple(o.shape), str(o.dtype)[6:]) for o in outputs]
     if got != want:
         why = plain(f"outputs are {_describe(got)}, the reference gives {_describe(want)}")

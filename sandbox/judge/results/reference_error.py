@@ -50,7 +50,7 @@ class Spread:
 
 def wanted(expected: Expected) -> int:
     """Return how many seeds show ENOUGH elements of every floating-point output, and LARGE large ones."""
-    pairs = zip(_elements(expected), _large(expected), strict=True)
+    pairs = zip(_elements(expected), expected.large, strict=True)
     seeds = [max(ENOUGH / elements, LARGE / large) for elements, large in pairs if elements]
     return min(MOST, math.ceil(max(seeds, default=1.0)))
 
@@ -59,7 +59,7 @@ def surer(expected: Expected, others: Sequence[Expected]) -> Expected:
     """Return it with the largest errors and floors of any seed, for outputs of few elements. For outputs of few large
     elements only the largest error changes. Figures of runs and signs stay where there are enough elements."""
     low, floors = list(expected.low), list(expected.floors)
-    for i, (elements, large) in enumerate(zip(_elements(expected), _large(expected), strict=True)):
+    for i, (elements, large) in enumerate(zip(_elements(expected), expected.large, strict=True)):
         errors = [expected.low[i], *(o.low[i] for o in others)]
         allowed = [expected.floors[i], *(o.floors[i] for o in others)]
         worst, floor = max(e.worst for e in errors), max(f[0] for f in allowed)
@@ -73,14 +73,4 @@ def surer(expected: Expected, others: Sequence[Expected]) -> Expected:
 
 def _elements(expected: Expected) -> list[int]:
     """Return the number of elements of each output; 0 for integers, which must be exact."""
-    return [o.numel() if "float" in d else 0 for o, d in zip(expected.outputs, expected.dtypes, strict=True)]
-
-
-def _large(expected: Expected) -> list[int]:
-    """Return how many elements of each output are at least half as large as its largest; 0 for integers."""
-    pairs = zip(expected.outputs, expected.dtypes, strict=True)
-    return [_at_least_half(o.nan_to_num(0.0, 0.0, 0.0).abs()) if "float" in d and o.numel() else 0 for o, d in pairs]
-
-
-def _at_least_half(magnitudes: Any) -> int:
-    return int((magnitudes >= magnitudes.max() / 2).sum())
+    return [o.elements if "float" in d else 0 for o, d in zip(expected.outputs, expected.dtypes, strict=True)]

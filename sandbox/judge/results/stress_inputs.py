@@ -146,16 +146,44 @@ LAUNCHER_STRESS_INPUTS = (*STRESS_INPUTS, STRIDED)
 GAP = 16  # bytes between rows of the first tensor, twice as many in the second: TMA needs multiples of 16
 
 
+@dataclass(frozen=True)
+class Layout:
+    """What of the inputs of a case a stress input can change. It is the same for every seed."""
+
+    drawn: int  # float tensors that are drawn
+    fixed: tuple[int, ...]  # indices of float storages whose bytes are the same for every seed
+    storages: int  # of floats
+
+    @property
+    def tensors(self) -> int:
+        return self.drawn + len(self.fixed) if self.drawn else self.storages
+
+
+def layout(inputs: Callable[[torch.Generator], dict[str, object]], device: Any) -> Layout:
+    """Call `inputs` for two seeds to see what it draws. Raises what it raises."""
+
+    def made(seed: int) -> tuple[int, list[Any]]:
+        generator = torch.Generator(device=device).manual_seed(seed)
+        with _Draws(generator, _unchanged, None) as draws:
+            arguments = inputs(generator)
+        return draws.count, list(_storages(arguments))
+
+    (count, some), (_, others) = made(0), made(1)
+    fixed = (i for i, (a, b) in enumerate(zip(some, others, strict=False)) if torch.equal(_bytes(a), _bytes(b)))
+    return Layout(count, tuple(fixed), len(some))
+
+
 def make(
     inputs: Callable[[torch.Generator], dict[str, object]],
     new: Callable[[], torch.Generator],
     stress_input: StressInput,
+    known: Callable[[], Layout],
 ) -> dict[str, object] | None:
     """Call `inputs` with a new generator under the stress input; return None when there is nothing to change.
 
-    Raises what `inputs` raises.
+    `known`: of these inputs. Raises what `inputs` raises.
     """
-    made = _made(inputs, new, stress_input)
+    made = _made(inputs, new, stress_input, known)
     if made is not None and stress_input.finite and _infinite(made) > _infinite(inputs(new())):
         return None
     return made
@@ -165,12 +193,13 @@ def _made(
     inputs: Callable[[torch.Generator], dict[str, object]],
     new: Callable[[], torch.Generator],
     stress_input: StressInput,
+    known: Callable[[], Layout],
 ) -> dict[str, object] | None:
-    change, only, fixed = stress_input.change or _unchanged, stress_input.draw, list[int]()
+    change, only, fixed = stress_input.change or _unchanged, stress_input.draw, tuple[int, ...]()
     if only is not None:
-        count, fixed = _count(inputs, new), _fixed(inputs, new)
+        count, fixed = known().drawn, known().fixed
         only %= max(1, count + len(fixed)) if count else 1
-        fixed = fixed[only - count :] if only >= count > 0 else []
+        fixed = fixed[only - count : only - count + 1] if only >= count > 0 else ()
     generator = new()
     draws = _Draws(generator, change, only)
     with draws:
@@ -215,33 +244,8 @@ def _unchanged(t: Any, _: torch.Generator) -> Any:
     return t
 
 
-def draws(inputs: Callable[[torch.Generator], dict[str, object]], device: Any) -> int:
-    """Return how many tensors a stress input can change: the drawn ones and those that are the same for every seed."""
-
-    def new() -> torch.Generator:
-        return torch.Generator(device=device).manual_seed(0)
-
-    count = _count(inputs, new)
-    return count + len(_fixed(inputs, new)) if count else len(list(_storages(inputs(new()))))
-
-
-def _fixed(inputs: Callable[[torch.Generator], dict[str, object]], new: Callable[[], torch.Generator]) -> list[int]:
-    """Return the indices of float storages whose bytes are the same for two seeds."""
-    other = new()
-    other.manual_seed((other.initial_seed() + 1) % (1 << 63))
-    pairs = zip(_storages(inputs(new())), _storages(inputs(other)), strict=False)
-    return [i for i, (a, b) in enumerate(pairs) if torch.equal(_bytes(a), _bytes(b))]
-
-
 def _bytes(t: Any) -> Any:
     return t.reshape(-1).view(torch.uint8)
-
-
-def _count(inputs: Callable[[torch.Generator], dict[str, object]], new: Callable[[], torch.Generator]) -> int:
-    generator = new()
-    with _Draws(generator, _unchanged, None) as draws:
-        inputs(generator)
-    return int(draws.count)
 
 
 def _places(generator: torch.Generator, draw: int) -> torch.Generator:

@@ -23,7 +23,7 @@ from pgo_agent.sandbox.guard_zones import Fill
 from pgo_agent.sandbox.judge import own_steps
 from pgo_agent.sandbox.judge.launches.plan_executor import synchronize
 from pgo_agent.sandbox.judge.own_steps import OwnStep
-from pgo_agent.sandbox.judge.results import numerics, stress_inputs
+from pgo_agent.sandbox.judge.results import numerics
 from pgo_agent.sandbox.judge.results.checks import REFERENCE_SECONDS, STEP_SECONDS, Pick, TargetSession
 from pgo_agent.sandbox.judge.results.numerics import Comparison, Expected
 from pgo_agent.sandbox.judge.results.stress_inputs import LOOSER, OWN_RATIO, STRESS_INPUTS, StressInput
@@ -86,9 +86,9 @@ def _of_least(trials: Sequence[Trial], stress_input: StressInput) -> list[Stress
 
 def _trials(bench: TargetSession, case: str) -> Iterator[Trial]:
     """Give every stress input; one that changes one tensor is given for each tensor."""
-    draws = stress_inputs.draws(lambda g: bench.target.inputs(bench.cases[case], g), bench.device)
+    tensors = numerics.layout(bench.target, bench.cases[case], bench.device).tensors
     for stress_input in STRESS_INPUTS:
-        for turn in range(max(1, draws) if stress_input.draw is not None else 1):
+        for turn in range(max(1, tensors) if stress_input.draw is not None else 1):
             yield case, stress_input if stress_input.draw is None else stress_input.of_draw(turn)
 
 

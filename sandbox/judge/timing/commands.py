@@ -7,7 +7,6 @@ incumbent), final (a table row for every case).
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from pgo_agent.sandbox.bundle.validate import Bundle
 from pgo_agent.sandbox.errors import BadBundle, TargetFault
@@ -62,7 +61,7 @@ class Worker(CheckCommands):
     def _sweep(self, case: str, entries: Sequence[SweepEntry]) -> list[SweptEntry]:
         bench = self._bench()
         expected = bench.expect(case)
-        bench.expected[case, expected.seed] = _on_gpu(expected, bench.device)  # the user's own kernel: trusted
+        bench.expected[case, expected.seed] = expected.beside(bench.device)
         swept = [self._try(entry) for entry in entries]
         bench.expected.clear()
         by_time = [i for i in range(len(swept)) if swept[i].ms]
@@ -268,10 +267,6 @@ class Worker(CheckCommands):
         self._bench().new_seeds()
         sides = {n: self._pick(p) for n, p in asked.sides.items()}
         return last_session.run(self._bench(), sides, asked.cases, bool(asked.compile_reference))
-
-
-def _on_gpu(expected: Any, device: Any) -> Any:
-    return replace(expected, outputs=tuple(o.to(device) for o in expected.outputs))
 
 
 def _to_check(pick: Pick, asked: Against) -> dict[str, list[str]]:

@@ -153,7 +153,7 @@ def _right(side: TimedSide, pick: Pick, case: str, expected: Expected, allowed: 
     """Raise Inconsistent where a sample of a launch's outputs errs by more than is `allowed` for that output."""
     for drawn in side.drawn:
         for n, ((at, values), exact, most) in enumerate(zip(drawn, expected.outputs, allowed, strict=True)):
-            error = compare(values, exact.reshape(-1)[at.to(exact.device)])
+            error = compare(values, exact.at(at))
             if error.misplaced or not error.worst <= most:
                 why = of_case(case, text=case) + plain(f": a timed launch of {side.name}: output {n}: ")
                 over = plain(f"error {error.worst:.3g}") + withheld(f" > {most:.3g}", most)

@@ -14,7 +14,7 @@ from pgo_agent.sandbox.interpreter import tensors
 from pgo_agent.sandbox.judge.gpu_judge import GpuJudge
 from pgo_agent.sandbox.judge.interpreted import outcome
 from pgo_agent.sandbox.judge.questions import Check
-from pgo_agent.sandbox.judge.results import numerics
+from pgo_agent.sandbox.judge.results import numerics, sealed
 
 from tests.judges import judge_of
 
@@ -112,7 +112,7 @@ def test_a_kernel_that_writes_its_result_into_its_argument_is_told_which_and_is_
 def test_what_the_interpreter_does_not_model_is_no_evidence_for_or_against(tmp_path: Path) -> None:
     import torch
 
-    values = torch.zeros(4, dtype=torch.float64)
+    values = sealed.seal(torch.zeros(4, dtype=torch.float64))
     expected = numerics.Expected("even", 0, (values,), (numerics.Error(0.0, 0.0, 0),), ((0.0, 0.0),), ("float32",))
     trial = outcome.Trial("even", 0, {})
     out = tensors.save({"0": torch.ones(4)}, tmp_path, "0")

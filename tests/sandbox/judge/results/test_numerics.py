@@ -14,10 +14,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from pgo_agent.sandbox.errors import TargetFault
-from pgo_agent.sandbox.judge.results import deviation, numerics
+from pgo_agent.sandbox.judge.results import numerics, sealed
 from pgo_agent.sandbox.judge.results.deviation import Error, compare
 from pgo_agent.sandbox.judge.results.numerics import Expected
 from pgo_agent.sandbox.judge.results.stress_inputs import SCALED, STRESS_INPUTS, StressInput
+
+from tests.sandbox.judge.results.laid_open import laid_open
 
 CPU = torch.device("cpu")
 
@@ -58,7 +60,7 @@ def problem(output: torch.Tensor, expected: Expected, **tolerance: float) -> str
 
 def test_the_exact_result_passes() -> None:
     expected = expect(wave)
-    assert problem(expected.outputs[0].half(), expected) == ""
+    assert problem(laid_open(expected.outputs[0]).half(), expected) == ""
 
 
 def test_an_output_that_errs_as_the_low_precision_reference_passes() -> None:
@@ -69,7 +71,7 @@ def test_an_output_that_errs_as_the_low_precision_reference_passes() -> None:
 
 def test_an_output_that_errs_two_and_a_half_times_as_much_fails() -> None:
     expected = expect(wave)
-    exact = expected.outputs[0]
+    exact = laid_open(expected.outputs[0])
     worse = exact + 2.5 * (low_precision().double() - exact)
     assert problem(worse.half(), expected).startswith("output 0: max error")
 
@@ -77,7 +79,7 @@ def test_an_output_that_errs_two_and_a_half_times_as_much_fails() -> None:
 def test_a_biased_output_fails_by_its_mean_although_its_worst_element_is_fine() -> None:
     expected = expect(wave)
     (low,) = expected.low
-    biased = (expected.outputs[0] + 2 * low.mean).half()
+    biased = (laid_open(expected.outputs[0]) + 2 * low.mean).half()
     found = numerics.check([biased], expected)
     assert found.errors[0].worst < found.bounds[0][0]
     assert found.problem.startswith("output 0: mean error")
@@ -102,7 +104,7 @@ def test_the_second_output_is_judged_as_the_first() -> None:
 
 def test_a_targets_own_ratios_replace_ours() -> None:
     expected = expect(wave)
-    exact = expected.outputs[0]
+    exact = laid_open(expected.outputs[0])
     worse = (exact + 2.5 * (low_precision().double() - exact)).half()
     assert problem(worse, expected, max_ratio=3.0, mean_ratio=3.0) == ""
     assert "max error" in problem(low_precision(), expected, max_ratio=0.5)
@@ -342,7 +344,7 @@ def test_an_output_in_fp8_can_be_judged() -> None:
 
 def test_errors_in_every_chunk_of_a_large_output_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two chunks and a bit: the worst in the last one, a NaN in the first, and a mean over all."""
-    monkeypatch.setattr(deviation, "CHUNK", chunk := 1 << 12)
+    monkeypatch.setattr(sealed, "PIECE", chunk := 1 << 12)
     n = 2 * chunk + 3
     x, exact = torch.zeros(n, dtype=torch.float16), torch.zeros(n, dtype=torch.float64)
     x[0], x[chunk - 1], x[chunk], x[-1] = math.nan, 1.0, 2.0, 4.0

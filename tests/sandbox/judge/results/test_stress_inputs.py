@@ -17,7 +17,7 @@ from pgo_agent.sandbox.bundle.validate import Bundle
 from pgo_agent.sandbox.gate.verdict import Verdict
 from pgo_agent.sandbox.judge.results import checks, numerics, stress_inputs, stress_runs
 from pgo_agent.sandbox.judge.results.checks import Pick, TargetSession
-from pgo_agent.sandbox.judge.results.stress_inputs import STRESS_INPUTS, StressInput
+from pgo_agent.sandbox.judge.results.stress_inputs import STRESS_INPUTS, Layout, StressInput
 from pgo_agent.sandbox.judge.results.stress_runs import StressOutcome
 from pgo_agent.sandbox.judge.timing.measured_peaks import Peaks
 
@@ -34,9 +34,16 @@ def drawn(generator: torch.Generator) -> dict[str, Any]:
 def made(inputs: Inputs, stress_input: StressInput | None, seed: int = 7) -> dict[str, Any]:
     if stress_input is None:
         return inputs(torch.Generator().manual_seed(seed))
-    given = stress_inputs.make(inputs, lambda: torch.Generator().manual_seed(seed), stress_input)
+    given = tried(inputs, stress_input, seed)
     assert given is not None
     return given
+
+
+def tried(inputs: Inputs, stress_input: StressInput, seed: int = 7) -> dict[str, Any] | None:
+    def layout() -> Layout:
+        return stress_inputs.layout(inputs, CPU)
+
+    return stress_inputs.make(inputs, lambda: torch.Generator().manual_seed(seed), stress_input, layout)
 
 
 # what a stress input makes --------------------------------------------------------------------------------------------
@@ -51,7 +58,7 @@ def test_scaled_inputs_are_the_same_numbers_times_eight() -> None:
 def test_large_numbers_are_beyond_half_precision_and_do_not_count_where_the_type_ends_there() -> None:
     large = NAMED["large numbers"]
     assert float(made(drawn, large)["x"].abs().median()) > torch.finfo(torch.float16).max
-    assert stress_inputs.make(drawn, lambda: torch.Generator().manual_seed(7), large.of_draw(1)) is None  # y is half
+    assert tried(drawn, large.of_draw(1)) is None  # y is half
 
     def masked(generator: torch.Generator) -> dict[str, Any]:
         return {"x": torch.randn(8, 512, generator=generator), "bias": torch.full((8,), -math.inf)}
@@ -112,14 +119,14 @@ def test_rows_are_masked_wholly_in_masks_of_either_meaning() -> None:
 
 
 def test_without_a_mask_nothing_can_be_masked() -> None:
-    assert stress_inputs.make(drawn, torch.Generator, NAMED["wholly masked rows"]) is None
+    assert tried(drawn, NAMED["wholly masked rows"]) is None
 
 
 def test_without_floats_there_is_no_stress_input() -> None:
     def inputs(generator: torch.Generator) -> dict[str, Any]:
         return {"x": torch.randint(9, (8,), generator=generator), "n": 3}
 
-    assert all(stress_inputs.make(inputs, torch.Generator, s) is None for s in STRESS_INPUTS)
+    assert all(tried(inputs, s) is None for s in STRESS_INPUTS)
 
 
 def test_a_tensor_that_is_the_same_for_every_seed_has_its_turn_behind_the_draws() -> None:
@@ -129,7 +136,7 @@ def test_a_tensor_that_is_the_same_for_every_seed_has_its_turn_behind_the_draws(
         x = torch.randn(8, 512, generator=generator)
         return {"x": x, "twice": 2 * x, "weights": torch.ones(512), "at": torch.arange(8)}
 
-    assert stress_inputs.draws(inputs, CPU) == 2
+    assert stress_inputs.layout(inputs, CPU).tensors == 2
     of = [made(inputs, NAMED["a NaN"].of_draw(n)) for n in range(2)]
     assert [[int(g[n].isnan().sum()) for n in ("x", "twice", "weights")] for g in of] == [[1, 1, 0], [0, 0, 1]]
 
@@ -179,8 +186,7 @@ def test_rows_lie_apart_by_another_gap_in_each_matrix_and_their_values_are_the_s
     plain, under_stress = made(drawn, None), made(drawn, stress_inputs.STRIDED)
     assert all(torch.equal(plain[n], under_stress[n]) for n in "xy")
     assert (under_stress["x"].stride(), under_stress["y"].stride()) == ((512 + 4, 1), (512 + 16, 1))
-    vector = stress_inputs.make(lambda g: {"x": torch.randn(8, generator=g)}, torch.Generator, stress_inputs.STRIDED)
-    assert vector is None
+    assert tried(lambda g: {"x": torch.randn(8, generator=g)}, stress_inputs.STRIDED) is None
 
 
 def test_floats_that_were_not_drawn_are_changed_once_for_each_storage() -> None:
