@@ -152,10 +152,13 @@ def measured(ctx: Context, candidate: Candidate) -> First:
 def prepare(ctx: Context, candidate: Candidate, first: Judgement, compiling: Compiling) -> None:
     """Start what the proof of a candidate needs: its processes, and its sanitized build."""
     the_gpu(ctx).prepare(PROCESSES)
-    _sanitized(ctx, candidate, first, compiling)
+    build_sanitized(ctx, candidate, first, compiling)
 
 
-def _sanitized(ctx: Context, candidate: Candidate, first: Judgement, compiling: Compiling) -> Future[VariantBuild]:
+def build_sanitized(
+    ctx: Context, candidate: Candidate, first: Judgement, compiling: Compiling
+) -> Future[VariantBuild]:
+    """Start the sanitized build of the configurations that were chosen, or return it where it is begun."""
     return compiling.sanitized(ctx, bundle_of(candidate), safety_checks.raced(ctx, candidate, first.choices))
 
 
@@ -164,7 +167,7 @@ def proved(ctx: Context, candidate: Candidate, first: Judgement, compiling: Comp
 
     Raises Busy if one thread judges all candidates and the sanitized build of this one is not compiled yet.
     """
-    sanitized = _sanitized(ctx, candidate, first, compiling)
+    sanitized = build_sanitized(ctx, candidate, first, compiling)
     if the_gpu(ctx).elsewhere and not sanitized.done():
         raise Busy
     futures.wait([sanitized])  # before a GPU is held

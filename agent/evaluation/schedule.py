@@ -28,6 +28,9 @@ from pgo_agent.sandbox.gate.verdict import Judgement, Verdict
 from pgo_agent.sandbox.judge.interface import Judge
 
 AT_ONCE, GIVEN_AT_ONCE = 2, 4  # candidates for each GPU
+# Cores with which the sanitized build of a candidate is begun while it is measured: 40 s of attention's backward pass,
+# one core for each kernel, most of which its proof would wait for. On fewer it would delay the build of the next one.
+SPARE = 8
 Outcome = tuple[Judgement, float | None, float]  # a verdict, the speedup, and the seconds of the GPU that both took
 Result = Outcome | Waiting | None  # None: it was vetoed before it was begun
 
@@ -227,6 +230,8 @@ def _measure(batch: _Batch, name: str) -> Result:
         return None
     batch.whole[name].result()  # before a GPU is held
     looked = pending.of(batch.ctx.store, batch.ctx.run.id).get(name)
+    if looked and batch.ctx.builder.cores >= SPARE:
+        measure.build_sanitized(batch.ctx, batch.candidate(name), looked.judged, batch.compiling)
     first = measure.measured(batch.ctx, batch.candidate(name))
     if not first.stands:
         measure.prepare(batch.ctx, batch.candidate(name), first.judged, batch.compiling)

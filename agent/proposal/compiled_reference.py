@@ -7,6 +7,7 @@ the kernel works in place, they do, too.
 """
 
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 
 from pgo_agent.agent.kernel_part import blocks
 from pgo_agent.agent.moves import Proposal, Skipped
@@ -16,7 +17,7 @@ from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.run.provenance import EMBEDDED
 from pgo_agent.agent.run.record.candidate import NewCandidate
 from pgo_agent.sandbox.build import compiled_reference
-from pgo_agent.sandbox.build.compiled_reference import Variant
+from pgo_agent.sandbox.build.compiled_reference import Compiled, Variant
 from pgo_agent.sandbox.bundle.documents import PlanDocument
 from pgo_agent.sandbox.gate import plan_rules
 
@@ -35,6 +36,16 @@ def proposals(ctx: Context) -> Iterator[NewCandidate]:
             yield NewCandidate.of(made, EMBEDDED, incumbent.SHIPPED)
 
 
+def ask_ahead(ctx: Context) -> None:
+    """Have PyTorch's compiler write what `proposals` will take, which then need not wait for it. A failure shows there.
+    """
+    if ctx.run.facts.open_to or ctx.run.facts.given or ctx.settings.controlled:
+        return  # no moves
+    if _wanted(ctx) and ctx.settings.compiler and not _asked(ctx):
+        with suppress(Exception):
+            _answer(ctx)
+
+
 def _wanted(ctx: Context) -> bool:
     """Whether there is a GPU to measure it, or nothing else to begin with: a kernel() of torch operators alone."""
     return ctx.gpu is not None or not incumbent.best_known(ctx, incumbent.SHIPPED)
@@ -46,16 +57,23 @@ def _asked(ctx: Context) -> bool:
     return any(m.startswith(MOVE) for m in (*proposed, *(move for _, move, _ in ctx.store.skipped(ctx.run.id))))
 
 
-def _made(ctx: Context) -> Iterator[Proposal | Skipped]:
+def _answer(ctx: Context) -> Compiled | None:
+    """Return what PyTorch's compiler writes; None where a result is a part of an input."""
     point = next(iter(ctx.baseline().shipped.values()))
     plan = ctx.builder.contents.manifest(point.bundle)["plans"][point.case][point.choice]
     in_place = results_in_inputs(plan, ctx.target.in_place)
     if in_place is None:
-        yield Skipped(MOVE, "a result of the kernel is a part of an input")
-        return
+        return None
     cases, b = [c.split("/", 1)[1] for c in ctx.baseline().cases], ctx.builder
     place, free = (b.box, b.contents, b.target, b.device), _free(ctx.target.source)
-    answer = compiled_reference.write(*place, free, cases, in_place, ctx.baseline().allowed_ops)
+    return compiled_reference.write(*place, free, cases, in_place, ctx.baseline().allowed_ops)
+
+
+def _made(ctx: Context) -> Iterator[Proposal | Skipped]:
+    answer = _answer(ctx)
+    if answer is None:
+        yield Skipped(MOVE, "a result of the kernel is a part of an input")
+        return
     texts = set[tuple[str, ...]]()
     for variant in answer.variants:
         text = tuple(p.text for p in variant.parts)

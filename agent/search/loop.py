@@ -16,11 +16,13 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 from pgo_agent.agent.evaluation import baseline as baselines
+from pgo_agent.agent.proposal import compiled_reference
 from pgo_agent.agent.run import incumbent, steering, submissions
 from pgo_agent.agent.run.context import Context
 from pgo_agent.agent.search import lent, profile_incumbent, recovery, steps
 from pgo_agent.agent.search.finish import announce as announce_last_session
 from pgo_agent.agent.search.finish import finish as finish_run
+from pgo_agent.sandbox.threads import threads
 
 STEPS = 10**9  # of LangGraph: budgets end a run, and not the number of its generations
 
@@ -41,7 +43,9 @@ def profile(state: State, runtime: Runtime[Context]) -> None:
     if ctx.settings.generations == 0:
         announce_last_session(ctx)
     if not ctx.store.candidates(ctx.run.id, state["generation"]):  # else it was used already
-        profile_incumbent.profile(ctx)
+        with threads(1) as pool:
+            pool.submit(compiled_reference.ask_ahead, ctx)
+            profile_incumbent.profile(ctx)
 
 
 def summarize(state: State, runtime: Runtime[Context]) -> None:

@@ -80,21 +80,22 @@ def write(
     if (kept := contents.record("builds", key)) is not None:
         known: Compiled = json_codec.from_json(Compiled, kept)
         return known
-    compiled = trace_and_compile.ask_tracer(box, contents, target, target.source, request, SECONDS, _read)
-    if compiled.variants:  # why there are none may be another matter: a deadline, a killed process
+    compiled, final = trace_and_compile.ask_tracer(box, contents, target, target.source, request, SECONDS, _read)
+    if final:
         contents.put_record("builds", key, compiled.as_json())
     return compiled
 
 
-def _read(out: Path, ran: Ran) -> Compiled:
+def _read(out: Path, ran: Ran) -> tuple[Compiled, bool]:
+    """Return the answer, and whether another process would give the same: not after a deadline, or where one died."""
     if ran.timed_out:
-        return Compiled((), (f"PyTorch compiled for over {SECONDS:.0f} s",))
+        return Compiled((), (f"PyTorch compiled for over {SECONDS:.0f} s",)), False
     try:
         answered = validate.answer(out / "result.json")
         if "error" in answered:
             error = cast(TracedError, answered["error"])
-            return Compiled((), (str(error["message"])[:300],))
+            return Compiled((), (str(error["message"])[:300],)), False
         compiled: Compiled = json_codec.from_json(Compiled, answered)
-        return compiled
+        return compiled, True
     except (BadBundle, ValueError, TypeError, KeyError, AttributeError):
-        return Compiled((), (f"the compiler left no answer: {ran.output[-300:]}",))
+        return Compiled((), (f"the compiler left no answer: {ran.output[-300:]}",)), False

@@ -45,7 +45,7 @@ def sanitized(builder: Builder, bundle: str, labels: Labels) -> VariantBuild:
 
     Raises what the compiler's box raises.
     """
-    return _build(builder, bundle, labels, "sanitize")
+    return _build(builder, bundle, labels, {"sanitize": True})
 
 
 def miscounts(contents: ContentStore, sanitized_build: VariantBuild) -> bool:
@@ -65,7 +65,7 @@ def miscounts(contents: ContentStore, sanitized_build: VariantBuild) -> bool:
 def reassembled(builder: Builder, bundle: str, labels: Labels) -> VariantBuild:
     """Build with the ptxas of the package nvidia-cuda-nvcc, where the interpreter has it. Raises as `sanitized`
     does."""
-    return _build(builder, bundle, labels, "reassemble")
+    return _build(builder, bundle, labels, {"reassemble": True})
 
 
 def lined(builder: Builder, bundle: str, labels: Labels) -> VariantBuild:
@@ -74,7 +74,7 @@ def lined(builder: Builder, bundle: str, labels: Labels) -> VariantBuild:
     ptxas mostly makes the same code of it: 19 or 20 of 21 builds of the shipped kernels, by the path that the lines
     name; the others take all 255 registers. So its code is compared before a figure of it is used for the original.
     """
-    return _build(builder, bundle, labels, "lines")
+    return _build(builder, bundle, labels, {"lines": True})
 
 
 def recorded(
@@ -83,18 +83,18 @@ def recorded(
     """Build with `text`, which holds records, in place of one kernel's own; the other builds stay.
 
     `records` is what `sandbox/compiler/proton.py` takes. Such a variant has profile scratch, which no other bundle
-    may have. Raises as `sanitized` does.
+    may have. It has line information, too: what runs between two records is read from its code. Raises as `sanitized`
+    does.
     """
-    return _build(builder, bundle, labels, "records", {kernel: text.encode()}, records)
+    return _build(builder, bundle, labels, {"records": records, "lines": True}, {kernel: text.encode()})
 
 
 def _build(
     builder: Builder,
     bundle: str,
     labels: Labels,
-    how: str,
+    how: Options,
     replaced: Mapping[str, bytes] | None = None,
-    value: object = True,
 ) -> VariantBuild:
     """Build a variant of every kernel that is launched, or of those for which a text is given."""
     contents = builder.contents
@@ -106,7 +106,7 @@ def _build(
     names, texts, options = {}, {}, {}
     for key in launched if replaced is None else launched & replaced.keys():
         kernel = manifest["kernels"][key]
-        variant_options = _options(builder, key, kernel) | {how: value}
+        variant_options = _options(builder, key, kernel) | how
         text = replaced[key] if replaced else contents.get(kernel["files"]["ttgir"], "ttgir")
         names[key] = builder.key(text, variant_options)
         texts[names[key]], options[names[key]] = text, variant_options
@@ -139,8 +139,8 @@ def _renamed(plan: PlanDocument, names: Mapping[str, str]) -> PlanDocument:
     return {**plan, "steps": [renamed(step) for step in plan["steps"]]}
 
 
-def _checked(builder: Builder, name: str, how: str) -> VariantBuild:
-    limits = replace(limits_of(builder.device), variables=how == "sanitize", records=how == "records")
+def _checked(builder: Builder, name: str, how: Options) -> VariantBuild:
+    limits = replace(limits_of(builder.device), variables="sanitize" in how, records="records" in how)
     try:
         validate.load(builder.contents.bundle(name), builder.contents.artefacts, limits)
     except BadBundle as e:

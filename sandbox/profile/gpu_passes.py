@@ -36,7 +36,7 @@ class GpuPassContext(Workbench):
     judge: Callable[[], Judge]
 
 
-@memo.kept("pgo_agent.sandbox.profile.gpu.timeline", version=1)
+@memo.kept("pgo_agent.sandbox.profile.gpu.timeline", version=2)
 def timeline(
     context: GpuPassContext, place: KernelRef, contract: str, per_pass: int = 8, repeats: int = 3, blocks: int = 24
 ) -> Timeline:

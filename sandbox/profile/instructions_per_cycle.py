@@ -31,7 +31,6 @@ from pgo_agent.sandbox.ttgir.tree import Module
 RECORDS = frozenset({"integer", "move", "spill"})  # kinds of what a record needs, beside its store
 STORES = frozenset({"STG", "STS"})
 TELLING = frozenset({"tensor", "special", "global"})  # kinds that stay in their scope, and no record has but its store
-OTHER_CODE = "with line information the compiler makes other code of it"
 
 
 @dataclass(frozen=True)
@@ -82,8 +81,6 @@ def instructions(bench: Workbench, build: str) -> Counts:
         listing = nvidia.listing(bench, build)
     except CannotCompile as e:
         return Counts(build, (), str(e))
-    if not listing.same_code:
-        return Counts(build, (), OTHER_CODE)
     return Counts(build, _counted(listing), "")
 
 

@@ -30,9 +30,10 @@ def natural(edges: Edges, first: int) -> tuple[tuple[int, ...], ...]:
 
     graph = nx.DiGraph(edges)
     above = nx.immediate_dominators(graph, first)
+    order = {node: n for n, node in enumerate(nx.dfs_preorder_nodes(graph, first))}
     bodies = defaultdict[int, set[int]](set)
     for latch, header in graph.edges(above):
-        if _dominates(above, first, header, latch):
+        if order[header] <= order[latch] and _dominates(above, first, header, latch):
             bodies[header] |= _body(graph.pred, header, latch, above)
     return tuple(sorted((tuple(sorted(body)) for body in bodies.values()), key=lambda body: (-len(body), body[0])))
 

@@ -157,8 +157,10 @@ REFUSED = {
 @pytest.mark.parametrize("kind", REFUSED)
 def test_what_no_kernel_of_triton_serves_is_refused_with_its_reason(kind: str, tmp_path: Path) -> None:
     first, said = REFUSED[kind]
-    answer = written(ONE.replace("    v = x.float()", f"    {first}"), tmp_path)
+    text = ONE.replace("    v = x.float()", f"    {first}")
+    answer = written(text, tmp_path)
     assert not answer.variants and said in " ".join(answer.refused)
+    assert written(text, tmp_path, box=Closed) == answer, "it is asked again"
 
 
 def test_a_part_of_an_input_is_no_result_to_write_in_place() -> None:

@@ -247,17 +247,6 @@ def test_two_loops_and_a_branch_in_a_loop_are_refused_with_the_reason(tmp_path: 
     assert {s.why for s in seen if " role " in s.scope} == {"it holds 2 loops"}
 
 
-def test_code_that_differs_with_line_information_is_not_counted(gemm: SimpleNamespace) -> None:
-    """The build in the content store is given the plain build's code, as if ptxas had decided otherwise."""
-    build = gemm.bench.contents.build(gemm.counts[0].build)
-    assert build is not None
-    other = (gemm.bench.contents.build(gemm.place.kernel) or {})["kernel"]["files"]["cubin"]
-    files = build["kernel"]["files"] | {"cubin": other}
-    key = "1" * 64
-    gemm.bench.contents.put_build(key, build | {"kernel": build["kernel"] | {"files": files}})
-    assert instructions_per_cycle.instructions(gemm.bench, key) == Counts(key, (), instructions_per_cycle.OTHER_CODE)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BUILT)
 def test_empty_scopes_are_empty_and_tensor_instructions_are_all_found_in_every_shipped_kernel(

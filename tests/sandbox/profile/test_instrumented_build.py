@@ -115,7 +115,7 @@ def test_scopes_that_do_not_compile_together_are_recorded_by_two_builds(gemm: tu
     _, whole = planned = scope_sets.plan_scopes(module, 32)
     size = manifest["num_warps"] * 512 * instrumented_build.ENTRY
     records = {"size": size, "shared": builder.device.smem_block}
-    told = (builder.contents.build(place.kernel) or {})["options"] | {"records": records}
+    told = (builder.contents.build(place.kernel) or {})["options"] | {"records": records, "lines": True}
     text = instrument(module, whole)
     assert isinstance(text, str)
     builder.contents.put_build(builder.key(text.encode(), told), {"error": "error: ptxas ran out of registers"})
