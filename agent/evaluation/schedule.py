@@ -12,7 +12,7 @@ runs the stages of one candidate; the caller settles the verdicts.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -29,7 +29,7 @@ from pgo_agent.sandbox.judge.interface import Judge
 
 AT_ONCE, GIVEN_AT_ONCE = 2, 4  # candidates for each GPU
 # Cores with which the sanitized build of a candidate is begun while it is measured: 40 s of attention's backward pass,
-# one core for each kernel, most of which its proof would wait for. On fewer it would delay the build of the next one.
+# one core for each kernel, and most of that its proof would wait for. With fewer it would delay the next one's build.
 SPARE = 8
 Outcome = tuple[Judgement, float | None, float]  # a verdict, the speedup, and the seconds of the GPU that both took
 Result = Outcome | Waiting | None  # None: it was vetoed before it was begun
@@ -83,7 +83,9 @@ def outcomes(
             yield from _by_promise(batch, waiting, more)
         ended = True
     finally:
-        compilers.shutdown(wait=ended, cancel_futures=True)  # Ctrl-C waits for nobody
+        # Ctrl-C waits for nobody, and nobody for the sanitized build of a candidate that lost.
+        wait(batch.whole.values() if ended else ())
+        compilers.shutdown(wait=False, cancel_futures=True)
 
 
 def _whole(
@@ -228,9 +230,9 @@ def _look(batch: _Batch, name: str) -> Result:
 def _measure(batch: _Batch, name: str) -> Result:
     if not _wanted(batch, name):
         return None
-    batch.whole[name].result()  # before a GPU is held
+    _, refused = batch.whole[name].result()  # before a GPU is held
     looked = pending.of(batch.ctx.store, batch.ctx.run.id).get(name)
-    if looked and batch.ctx.builder.cores >= SPARE:
+    if looked and not refused and batch.ctx.builder.cores >= SPARE:
         measure.build_sanitized(batch.ctx, batch.candidate(name), looked.judged, batch.compiling)
     first = measure.measured(batch.ctx, batch.candidate(name))
     if not first.stands:

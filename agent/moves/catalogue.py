@@ -18,6 +18,7 @@ from functools import lru_cache
 from random import Random
 
 from pgo_agent.agent.moves import launch_config, ptxas_flags
+from pgo_agent.agent.moves.analysis.decorators import as_decorators
 from pgo_agent.agent.moves.launch_sites import Config, sites, unfollowed, with_configs
 from pgo_agent.agent.moves.move import CARRIED, NO_LAUNCH, Best, Proposal, RewriteInput, Skipped, SourceMove, attempted
 from pgo_agent.agent.moves.priority import NO_PROFILE, ProfileEvidence
@@ -126,7 +127,7 @@ def _rewritten(
 @lru_cache(maxsize=KEPT)
 def _attempt(r: _Rewrite) -> Proposal | Skipped:
     def rewrite() -> str:
-        subject = _subject(r.source, r.kernel, r.best, r.device)
+        subject = _subject(as_decorators(r.source), r.kernel, r.best, r.device)
         return _with_neighbours(r.move.rewrite(subject), r.kernel, r.best, r.move.launch)
 
     return attempted(r.name, f"{r.move.symptom}; {r.move.gain}", rewrite, r.source)
@@ -136,6 +137,8 @@ def _subject(source: str, kernel: str, best: Mapping[str, Best], device: Device)
     every_site = sites(source)
     site = next(s for s in every_site if s.kernel == kernel)
     bases = [b for b in launch_config.bases_of(site, every_site, best.values()) if b.profiles]
+    # What a tuner of another file chooses is in no configuration, and yet what was built of it is known.
+    bases = bases or [Best({}, b.profiles[kernel], b.profiles) for b in best.values() if kernel in b.profiles]
     if not bases:
         return RewriteInput(source, kernel, device)
     ailing = max(bases, key=lambda b: len(symptoms(b.static)))  # the first of those with most to cure

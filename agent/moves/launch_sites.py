@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import cast
 
 from pgo_agent.agent.moves.analysis import DoesNotApply, tile_use, tuned
+from pgo_agent.agent.moves.analysis.config_maker import ConfigMaker
 from pgo_agent.agent.moves.analysis.launched import (
     KernelLaunch,
     constexprs,
@@ -81,6 +82,7 @@ class LaunchSite:
     tuner: str = ""  # autotuned: what is called in place of a library's own tuner, which is given no configs
     whole: frozenset[str] = frozenset()  # plain launches: sizes that neither a grid nor a loop of the kernel follows
     counts: frozenset[str] = frozenset()  # plain launches: small numbers that the grid and a tile follow
+    maker: ConfigMaker | None = None  # autotuned: the function of the file that makes its configurations
 
     @property
     def computed(self) -> frozenset[str]:
@@ -180,6 +182,8 @@ def in_place(source: str, site: LaunchSite, configs: Sequence[Config]) -> str:
 
 def _config_list(site: LaunchSite, configs: Sequence[Config]) -> str:
     def one(c: Config) -> str:
+        if site.maker:
+            return site.maker.call(c)
         meta = ", ".join(f'"{k}": {v!r}' for k, v in c.items() if k not in LAUNCH_OPTIONS)
         options = [f"{k}={v}" for k, v in c.items() if k in LAUNCH_OPTIONS and v is not None]
         hook = [f"pre_hook={site.pre_hook}"] if site.pre_hook else []
@@ -203,14 +207,14 @@ def _autotuned(
     offsets: Offsets,
     scopes: Scopes,
 ) -> LaunchSite:
-    given, refused, hook, name, own = tuned.configs(call), "", "", "triton.Config", ""
+    given, refused, hook, name, own, maker = tuned.configs(call), "", "", "triton.Config", "", None
     try:
         if given is None and not is_closed(call):
             raise DoesNotApply("its configurations do not stand where it is decorated")
         if tuned.shared(function, scopes):
             raise DoesNotApply("its list of configurations is that of another kernel, too")
         name = tuned.config_class(tree, call, scopes)
-        hook = tuned.pre_hook(tree, given, scopes) if given is not None else ""
+        hook, maker = tuned.written(tree, given, scopes) if given is not None else ("", None)
         own = tuned.autotune(name) if given is None else ""
     except DoesNotApply as e:
         refused = str(e)
@@ -222,7 +226,7 @@ def _autotuned(
     taken = frozenset(parameters(function))
     by_hand = in_gluon(function)
     return LaunchSite(function.name, True, span, pre_hook=hook, config_class=name, parameters=taken, fixed=fixed,
-                tuner=own, by_hand=by_hand, refused=refused)  # fmt: skip
+                maker=maker, tuner=own, by_hand=by_hand, refused=refused)  # fmt: skip
 
 
 def _plain(launches: Sequence[KernelLaunch], offsets: Offsets, scopes: Scopes) -> LaunchSite:

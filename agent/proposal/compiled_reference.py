@@ -27,7 +27,7 @@ NAME = "compiled"
 
 def proposals(ctx: Context) -> Iterator[NewCandidate]:
     """Yield at most one candidate for each way to trace the reference. Why there is none is recorded as skipped."""
-    if not _wanted(ctx) or not ctx.settings.compiler or _asked(ctx):
+    if not _due(ctx):
         return
     for made in _made(ctx):
         if isinstance(made, Skipped):
@@ -37,13 +37,15 @@ def proposals(ctx: Context) -> Iterator[NewCandidate]:
 
 
 def ask_ahead(ctx: Context) -> None:
-    """Have PyTorch's compiler write what `proposals` will take, which then need not wait for it. A failure shows there.
-    """
-    if ctx.run.facts.open_to or ctx.run.facts.given or ctx.settings.controlled:
-        return  # no moves
-    if _wanted(ctx) and ctx.settings.compiler and not _asked(ctx):
-        with suppress(Exception):
+    """Have PyTorch's compiler write what `proposals` will take, which then need not wait for it."""
+    is_for_moves = not (ctx.run.facts.open_to or ctx.run.facts.given or ctx.settings.controlled)
+    if is_for_moves and ctx.settings.generations != 0 and not ctx.out_of_time() and _due(ctx):
+        with suppress(Exception):  # `proposals` will meet it, too
             _answer(ctx)
+
+
+def _due(ctx: Context) -> bool:
+    return _wanted(ctx) and ctx.settings.compiler and not _asked(ctx)
 
 
 def _wanted(ctx: Context) -> bool:

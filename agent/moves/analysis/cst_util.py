@@ -3,7 +3,7 @@
 Reading is by plain names; `writes` looks into the branches of an `if`. Nothing here knows what a name means.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import cache, lru_cache
 from typing import Any, TypeVar
@@ -172,8 +172,34 @@ def fresh(wanted: str, taken: Iterable[str]) -> str:
 
 
 def functions(module: cst.Module) -> dict[str, cst.FunctionDef]:
-    """Return the functions at the top of a file."""
-    return {s.name.value: s for s in module.body if isinstance(s, cst.FunctionDef)}
+    """Return the functions of a file: those at its top, under `if`, `with` and `try` there, and those of functions that
+    make kernels, in place of these."""
+    return {f.name.value: f for f, _ in _defined(module.body, ())}
+
+
+def makers(module: cst.Module, name: str) -> tuple[cst.FunctionDef, ...]:
+    """Return the functions that a function of the file stands in, the outermost first: they make kernels."""
+    return next((around for f, around in reversed(list(_defined(module.body, ()))) if f.name.value == name), ())
+
+
+Around = tuple[cst.FunctionDef, ...]
+
+
+def _defined(body: Sequence[cst.CSTNode], around: Around) -> Iterator[tuple[cst.FunctionDef, Around]]:
+    for statement in body:
+        if isinstance(statement, cst.FunctionDef):
+            own = list(_defined(_statements(statement), (*around, statement)))
+            is_maker = any("jit" in decorated(f) for f, _ in own)
+            yield from own if is_maker else [(statement, around)]
+        elif isinstance(statement, cst.If | cst.Else | cst.With | cst.Try):
+            yield from _defined(_statements(statement), around)
+            others = (getattr(statement, "orelse", None), getattr(statement, "finalbody", None))
+            yield from _defined([o for o in others if o is not None], around)
+
+
+def _statements(node: cst.CSTNode) -> Sequence[cst.CSTNode]:
+    block = getattr(node, "body", None)
+    return block.body if isinstance(block, cst.IndentedBlock) else []
 
 
 def constexprs(function: cst.FunctionDef) -> set[str]:
@@ -222,8 +248,22 @@ def reachable(module: cst.Module, kernel: str) -> list[str]:
 
 def change(module: cst.Module, changed: dict[str, cst.FunctionDef]) -> cst.Module:
     """Return the file with these functions in place of those of the same name."""
-    body = [changed.get(s.name.value, s) if isinstance(s, cst.FunctionDef) else s for s in module.body]
-    return module.with_changes(body=body)
+    own = functions(module)
+    return cst.ensure_type(module.visit(_Exchange({id(own[n]): f for n, f in changed.items() if n in own})), cst.Module)
+
+
+class _Exchange(cst.CSTTransformer):
+    def __init__(self, changed: Mapping[int, cst.FunctionDef]) -> None:
+        self.changed = changed
+
+    def visit_FunctionDef(self, node: cst.FunctionDef) -> bool:
+        return id(node) not in self.changed
+
+    def visit_SimpleStatementLine(self, node: cst.SimpleStatementLine) -> bool:
+        return False
+
+    def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.BaseStatement:
+        return self.changed.get(id(original_node), updated_node)
 
 
 def parents(node: cst.CSTNode) -> dict[int, cst.CSTNode]:

@@ -15,6 +15,7 @@ from pgo_agent.agent.moves.analysis.cst_util import (
     expression,
     functions,
     lines,
+    makers,
     nodes,
     parts,
     variables,
@@ -81,17 +82,32 @@ def add_function(module: cst.Module, kernel: str, text: str) -> cst.Module:
     (added,) = lines(text)
     added = cst.ensure_type(added, cst.FunctionDef).with_changes(leading_lines=[cst.EmptyLine(indent=False)] * 2)
     name = added.name.value
-    if name in bound(module):
+    if name in visible(module, kernel):
         if name in functions(module) and code(functions(module)[name]).strip() == code(added).strip():
             return module
         raise DoesNotApply(f"the name {name} is taken")
-    at = next(i for i, s in enumerate(module.body) if isinstance(s, cst.FunctionDef) and s.name.value == kernel)
-    return module.with_changes(body=[*module.body[:at], added, *module.body[at:]])
+    above = _Above(functions(module)[kernel], added)
+    return cst.ensure_type(module.visit(above), cst.Module)
+
+
+class _Above(cst.CSTTransformer):
+    """Puts a function above another."""
+
+    def __init__(self, place: cst.FunctionDef, added: cst.FunctionDef) -> None:
+        self.place, self.added = place, added
+
+    def visit_SimpleStatementLine(self, node: cst.SimpleStatementLine) -> bool:
+        return False
+
+    def leave_FunctionDef(
+        self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef
+    ) -> cst.FunctionDef | cst.FlattenSentinel[cst.BaseStatement]:
+        return cst.FlattenSentinel([self.added, updated_node]) if original_node is self.place else updated_node
 
 
 def check_names(module: cst.Module, kernel: str) -> None:
     """Raise DoesNotApply unless text that says `torch`, `triton` or `tl` means these, and the kernel is one thing."""
-    bindings = bound(module)
+    bindings = visible(module, kernel)
     for name, meant in _MEANT.items():
         if bindings.get(name) != [meant]:
             raise DoesNotApply(f"the file does not import {meant} under the name {name}, or gives that name twice")
@@ -101,10 +117,20 @@ def check_names(module: cst.Module, kernel: str) -> None:
         raise DoesNotApply(f"the name {kernel} is given to more than one thing")
 
 
-def bound(module: cst.Module) -> dict[str, list[str]]:
-    """Return the names at the top of a file, and what they are bound to: a module by its name, anything else as ""."""
+def visible(module: cst.Module, kernel: str) -> dict[str, list[str]]:
+    """Return the names that a function sees where it stands, and what they are bound to, as `bound` does."""
+    bindings = bound(module)
+    for maker in makers(module, kernel):
+        bindings |= {p.name.value: [""] for p in nodes(maker.params) if isinstance(p, cst.Param)}
+        bindings |= bound(maker.body)
+    return bindings
+
+
+def bound(block: cst.CSTNode) -> dict[str, list[str]]:
+    """Return the names at the top of a file or a function's body, and what they are bound to: a module by its name,
+    anything else as ""."""
     bindings = dict[str, list[str]]()
-    for statement in _top(module):
+    for statement in _top(block):
         for name, meant in _bindings(statement):
             if meant == "" or meant not in bindings.get(name, []):
                 bindings.setdefault(name, []).append(meant)

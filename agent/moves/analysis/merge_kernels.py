@@ -105,7 +105,7 @@ def _moved(mine: list[Block], theirs: list[Block]) -> list[Block]:
 
 def _renamed(text: str, names: set[str], suffix: str) -> str:
     module = cst.parse_module(text)
-    for function in cst_util.functions(module).values():
+    for function in (n for n in cst_util.nodes(module) if isinstance(n, cst.FunctionDef)):
         local = {p.name.value for p in cst_util.nodes(function) if isinstance(p, cst.Param)} | cst_util.writes(function)
         if local & names:
             raise DoesNotApply(f"{', '.join(sorted(local & names))} is a variable of {function.name.value}, too")

@@ -40,6 +40,15 @@ def wrapped_indices(function: cst.FunctionDef) -> Iterator[Wrapped]:
             numbers |= assigned
 
 
+def wrapped_names(function: cst.FunctionDef) -> set[str]:
+    """Return names that some statement gives an index that wraps around; others may give them something else."""
+    given = (n for n in nodes(function.body) if isinstance(n, cst.Assign))
+    values = ((target(n), plain(n.value)) for n in given)
+    return {
+        name for name, v in values if name and isinstance(v, cst.BinaryOperation) and isinstance(v.operator, cst.Modulo)
+    }
+
+
 def _of_rows(index: cst.BaseExpression, numbers: set[str]) -> bool:
     """Whether an index has one dimension, and is never negative, as far as its text tells."""
     below = list(nodes(index))

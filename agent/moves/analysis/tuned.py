@@ -8,6 +8,7 @@ import ast
 from collections.abc import Iterator
 
 from pgo_agent.agent.moves.analysis import DoesNotApply
+from pgo_agent.agent.moves.analysis.config_maker import ConfigMaker, maker
 from pgo_agent.agent.moves.analysis.launched import named, tunes
 from pgo_agent.agent.moves.analysis.scopes import BUILTINS, Function, Scopes, default_of
 
@@ -51,6 +52,19 @@ def autotune(config_class: str) -> str:
     if "." not in config_class:
         raise DoesNotApply("its configurations stand in another file, and this one has no name for triton.autotune")
     return config_class.rpartition(".")[0] + ".autotune"
+
+
+def written(tree: ast.Module, given: ast.expr, scopes: Scopes) -> tuple[str, ConfigMaker | None]:
+    """Return how others are written: with this pre_hook (empty: none), or by the function that makes them all.
+
+    Raises DoesNotApply where neither is known.
+    """
+    try:
+        return pre_hook(tree, given, scopes), None
+    except DoesNotApply:
+        if own := maker([call for call, _ in _made(given, scopes, {})], scopes):
+            return "", own
+        raise
 
 
 def pre_hook(tree: ast.Module, given: ast.expr, scopes: Scopes) -> str:

@@ -3,16 +3,18 @@
 Many kernels, written after Triton's tutorial, load rows past M anew from the beginning, and do not store what comes of
 them. A descriptor does not wrap around: it reads zeros past the end. So `offs % M` becomes `offs`, and each load gets
 the mask `offs < M`. This needs a proof: such a row goes through `tl.dot` into a row of its own, from there through
-nothing but arithmetic element by element, and into stores whose mask leaves it out. What is not proven stays as it is.
-Relies on libcst and `def_use.py`; helpers must have been inlined before.
+nothing but arithmetic element by element, also with a vector that is loaded by the same rows (scales of fp8), and into
+stores whose mask leaves it out. What is not proven stays as it is. Relies on libcst and `def_use.py`; helpers must have
+been inlined before.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import libcst as cst
+from pgo_agent.agent.moves.analysis import single_names
 from pgo_agent.agent.moves.analysis.cst_util import code, expression, keywords, nodes, visited
 from pgo_agent.agent.moves.analysis.def_use import DefUse, target
-from pgo_agent.agent.moves.analysis.modulo_indices import Wrapped, wrapped_indices
+from pgo_agent.agent.moves.analysis.modulo_indices import Wrapped, wrapped_indices, wrapped_names
 
 _OF_LOAD = {"pointer", "mask", "other", "eviction_policy", "cache_modifier"}
 _ZEROS = {"0", "0.0", "0."}
@@ -30,12 +32,14 @@ class _Seen(Exception):
 
 def unwrapped(function: cst.FunctionDef) -> cst.FunctionDef:
     """Return the kernel without the wrapped indices of which that can be shown."""
-    for wrapped in list(wrapped_indices(function)):
+    apart = single_names.split(function, wrapped_names(function))
+    changed = apart
+    for wrapped in list(wrapped_indices(apart)):
         try:
-            function = _Unwrap(function, wrapped).result()
+            changed = _Unwrap(changed, wrapped).result()
         except _Seen:
             continue
-    return function
+    return function if changed is apart else changed
 
 
 class _Unwrap(DefUse):
@@ -45,6 +49,7 @@ class _Unwrap(DefUse):
         super().__init__(function)
         self.wrapped, self.stored = wrapped, False
         self.places = set[str]()  # how the index stands in addresses: [:, None] or [None, :]
+        self.vectors = list[cst.Call]()  # loads of one dimension, by the index itself
 
     def result(self) -> cst.FunctionDef:
         pointers, loads = self._of_index()
@@ -53,10 +58,12 @@ class _Unwrap(DefUse):
         if len(self.places) != 1 or not loads:
             raise _Seen
         (self.place,) = self.places
-        self._follow({r for load in loads for r in self._of_load(load)})
+        results = {r for load in loads for r in self._of_load(load)}
+        self._follow(results | {r for load in self.vectors for r in self._of_vector(load)})
         if not self.stored:
             raise _Seen
-        return visited(self.function, _Masks(self.wrapped, self.place, {id(x) for x in loads}))
+        places = {id(x): self.place for x in loads} | {id(x): "" for x in self.vectors}
+        return visited(self.function, _Masks(self.wrapped, places))
 
     # addresses --------------------------------------------------------------------------------------------------------
 
@@ -66,7 +73,10 @@ class _Unwrap(DefUse):
         for n in self.reads(self.wrapped.name):
             subscript = self.above[id(n)]
             place = code(subscript).removeprefix(n.value)
-            if not isinstance(subscript, cst.Subscript) or place not in _PLACES:
+            if not isinstance(subscript, cst.Subscript):
+                self.vectors += self._by_vector(n)
+                continue
+            if place not in _PLACES:
                 raise _Seen
             self.places.add(place)
             end = self.through(subscript, _sums)
@@ -75,6 +85,12 @@ class _Unwrap(DefUse):
             else:
                 loads.append(self._pointer_of(end))
         return pointers, loads
+
+    def _by_vector(self, n: cst.Name) -> list[cst.Call]:
+        """The loads of one dimension whose addresses are computed from the index, element by element."""
+        end = self.through(n, lambda x: isinstance(x, cst.BinaryOperation))
+        name = target(end)
+        return [self._pointer_of(end)] if name is None else self._of_pointer(name)
 
     def _of_pointer(self, name: str) -> list[cst.Call]:
         """The loads through a pointer that is computed from the index once, and else only advanced."""
@@ -103,12 +119,27 @@ class _Unwrap(DefUse):
 
     def _of_load(self, load: cst.Call) -> set[str]:
         """The names of the dots' results into whose rows what is loaded goes."""
+        value = self._loaded(load)
+        return {self._of_dot(n) for n in self.reads(value)} - {value}
+
+    def _loaded(self, load: cst.Call) -> str:
+        """The name of what is loaded, where rows past the end may become zeros."""
         value, given = target(self.above[id(load)]), _arguments(load)
         if value is None or set(given) - _OF_LOAD or code(given.get("other", cst.Integer("0"))) not in _ZEROS:
             raise _Seen
         if (mask := given.get("mask")) is not None and code(mask) != "None" and not self._is_condition(mask):
             raise _Seen
-        return {self._of_dot(n) for n in self.reads(value)} - {value}
+        return value
+
+    def _of_vector(self, load: cst.Call) -> set[str]:
+        """The names that are given what is computed from a loaded vector, at the place of its rows."""
+        value, results = self._loaded(load), set[str]()
+        for n in self.reads(value):
+            end = self.through(n, self._cast)
+            if not isinstance(end, cst.Subscript) or not code(end).endswith(self.place):
+                raise _Seen
+            results |= self._next(end)
+        return results
 
     def _is_condition(self, mask: cst.BaseExpression) -> bool:
         """Whether a mask is one on every path: `None` would not go together with another one."""
@@ -137,8 +168,9 @@ class _Unwrap(DefUse):
         return self._named(dot)
 
     def _named(self, dot: cst.Call) -> str:
-        above = self.above[id(dot)]
-        if isinstance(above, cst.AugAssign) and isinstance(above.operator, cst.AddAssign) and above.value is dot:
+        """The name that is given a dot, or what is computed from it element by element."""
+        above = self.through(dot, self._elementwise)
+        if isinstance(above, cst.AugAssign) and isinstance(above.target, cst.Name):
             return code(above.target)
         if (name := target(above)) is None:
             raise _Seen
@@ -153,7 +185,7 @@ class _Unwrap(DefUse):
                 waiting += reached
                 followed |= reached
 
-    def _next(self, n: cst.Name) -> set[str]:
+    def _next(self, n: cst.CSTNode) -> set[str]:
         """The name that is given what is computed from this, element by element; none where it is stored."""
         end = self.through(n, self._elementwise)
         if isinstance(end, cst.AugAssign) and isinstance(end.target, cst.Name):
@@ -243,9 +275,9 @@ def _text(x: cst.BaseExpression) -> str:
 class _Masks(cst.CSTTransformer):
     """Writes the index without its modulo, and the masks of its loads."""
 
-    def __init__(self, wrapped: Wrapped, place: str, loads: set[int]) -> None:
-        self.wrapped, self.loads = wrapped, loads
-        self.condition = f"({wrapped.name}{place} < {wrapped.size})"
+    def __init__(self, wrapped: Wrapped, places: Mapping[int, str]) -> None:
+        """`places`: id of each load -> how the index stands in its mask."""
+        self.wrapped, self.places = wrapped, places
 
     def leave_Assign(self, original_node: cst.Assign, updated_node: cst.Assign) -> cst.Assign:
         if target(original_node) != self.wrapped.name:
@@ -253,11 +285,13 @@ class _Masks(cst.CSTTransformer):
         return updated_node.with_changes(value=self.wrapped.index)
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:
-        if id(original_node) not in self.loads:
+        place = self.places.get(id(original_node))
+        if place is None:
             return updated_node
+        condition = f"({self.wrapped.name}{place} < {self.wrapped.size})"
         given = {n: code(x) for n, x in _arguments(updated_node).items()}
         own = given.get("mask", "None")
-        mask = self.condition if own == "None" else f"({own}) & {self.condition}"
+        mask = condition if own == "None" else f"({own}) & {condition}"
         arguments = given | {"mask": mask, "other": given.get("other", "0.0")}
         listed = ", ".join(f"{n}={x}" for n, x in arguments.items() if n != "pointer")
         return cst.ensure_type(expression(f"tl.load({given['pointer']}, {listed})"), cst.Call)

@@ -109,7 +109,8 @@ def _programs(subject: RewriteInput) -> int:
     """Programs that an SM holds at a time, by the best known build; one when nothing is known."""
     if not subject.static:
         return 1
-    return occupancy(subject.static, subject.config.get("num_warps", 4), subject.device).blocks
+    warps = subject.config.get("num_warps", subject.static.get("num_warps", 4))
+    return occupancy(subject.static, int(warps), subject.device).blocks
 
 
 def _looped(function: cst.FunctionDef, tiles: Tiles) -> cst.FunctionDef:

@@ -26,7 +26,7 @@ from pgo_agent.agent.moves.analysis.cst_util import (
     visited,
     writes,
 )
-from pgo_agent.agent.moves.analysis.launcher_edit import bound
+from pgo_agent.agent.moves.analysis.launcher_edit import visible
 from pgo_agent.agent.moves.analysis.loops import bounds_of, unrolled
 from pgo_agent.agent.moves.move import RewriteInput, SourceMove
 from pgo_agent.agent.profile.findings import Defect
@@ -42,7 +42,7 @@ def rewrite(subject: RewriteInput) -> str:
     helpers = reachable(module, subject.kernel)[1:]
     if any(contains(by_name[n], "dot") for n in helpers):
         raise DoesNotApply("its dots stand in helper functions")
-    if bound(module).get("tl") != ["triton.language"]:
+    if visible(module, subject.kernel).get("tl") != ["triton.language"]:
         raise DoesNotApply("the file does not import triton.language under the name tl")
     function = by_name[subject.kernel]
     if KEYWORD in code(function.body):

@@ -106,6 +106,13 @@ class TargetSession:
                 raise
         return self.expected[key]
 
+    def damaged(self) -> bool:
+        """Return whether launches changed what is expected of this or another candidate; forget that then."""
+        bad = [key for key, e in self.under_stress.items() if isinstance(e, Expected) and not e.intact]
+        for key in bad:
+            del self.under_stress[key]
+        return bool(bad) or not all(e.intact for e in self.expected.values())
+
     def problem(self, outputs: object, case: str) -> str:
         """Return what is wrong with results for a case's seed, by the rule for kernels; empty for nothing."""
         listed = list(outputs) if isinstance(outputs, list | tuple) else [outputs]
@@ -170,9 +177,8 @@ def check_labels(
     expected, results = bench.expect(case), list[tuple[str, Verdict | None, Comparison]]()
     for some in _batches(bench, bundle, case, labels):
         left = [_launched(bench, bundle, case, label, f"{stage} {case}") for label in some]
-        near = expected.beside(bench.device)
         for launched in left:
-            results.append((launched.label, *_compared(bench, launched, near)))
+            results.append((launched.label, *_compared(bench, launched, expected)))
             if results[-1][1]:
                 return results
             key = bundle.id, case, launched.label

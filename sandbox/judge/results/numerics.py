@@ -8,7 +8,7 @@ twice the largest change of the reference by adding and subtracting 0.3 in the o
 in the last place of the reference's mean magnitude in that type. Further bounds, on few rows and on the errors' signs,
 are in `error_bounds.py`.
 
-NaN and infinities must be where the reference has them. A candidate's kernels cannot read the expected result
+NaN and infinities must be where the reference has them. While a candidate's kernels run the expected result is sealed
 (`sealed.py`). Stress inputs come from `stress_inputs.py`, and their callers pass looser ratios. One seed is not enough
 for an output of few elements: `reference_error.py` takes more.
 """
@@ -26,7 +26,7 @@ from pgo_agent.sandbox import in_place
 from pgo_agent.sandbox.errors import TargetFault
 from pgo_agent.sandbox.gate.reason import NONE, Reason, plain
 from pgo_agent.sandbox.json_codec import JsonObject
-from pgo_agent.sandbox.judge.results import error_bounds, fp8_arithmetic, stress_inputs
+from pgo_agent.sandbox.judge.results import error_bounds, fp8_arithmetic, sealed, stress_inputs
 from pgo_agent.sandbox.judge.results.deviation import Error, chunks, compare
 from pgo_agent.sandbox.judge.results.error_bounds import Bound, Held
 from pgo_agent.sandbox.judge.results.fp8_arithmetic import TensorCores
@@ -51,16 +51,18 @@ class Expected:
     dtypes: tuple[str, ...]
     stress_input: str = ""  # name; empty: none
     yardstick: str = ""  # the arithmetic of `low`; empty: torch's, in the inputs' own types
-    large: tuple[int, ...] = ()  # of each output, the elements at least half as large as its largest; 0 for integers
+    # of each output without a stress input, the elements at least half as large as its largest; 0 for integers
+    large: tuple[int, ...] = ()
 
     @property
     def reliable(self) -> bool:
         """Whether the reference has NaN and infinities in its own precision where float64 has them."""
         return not any(e.misplaced for e in self.low)
 
-    def beside(self, device: Any) -> "Expected":
-        """Return it with its outputs on the device, still sealed."""
-        return replace(self, outputs=tuple(o.beside(device) for o in self.outputs))
+    @property
+    def intact(self) -> bool:
+        """Whether no launch has changed the expected outputs."""
+        return all(o.intact for o in self.outputs)
 
 
 @dataclass(frozen=True)
@@ -164,7 +166,8 @@ def expect(
         floors = tuple(f if c else (0.0, 0.0) for f, c in zip(floors, chance, strict=True))
     outputs = tuple(seal(e) for e in exact)
     dtypes = tuple(str(a.dtype)[6:] for a in low)
-    large = tuple(_at_least_half(e) if a.is_floating_point() else 0 for a, e in zip(low, exact, strict=True))
+    counted = () if stress_input else zip(low, exact, strict=True)
+    large = tuple(_at_least_half(e) if a.is_floating_point() else 0 for a, e in counted)
     for tensor in (*exact, *low):
         tensor.zero_()  # a candidate may get this memory
     yardstick = cores.summary if cores else ""
@@ -173,8 +176,11 @@ def expect(
 
 
 def _at_least_half(exact: Any) -> int:
-    magnitudes = exact.double().nan_to_num(0.0, 0.0, 0.0).abs()
-    return 0 if not exact.numel() else int((magnitudes >= magnitudes.max() / 2).sum())
+    def magnitudes() -> Iterator[Any]:
+        return (p.double().nan_to_num(0.0, 0.0, 0.0).abs() for p in sealed.pieces(exact, exact.device))
+
+    half = max((float(m.max()) for m in magnitudes()), default=0.0) / 2
+    return sum(int((m >= half).sum()) for m in magnitudes())
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from pgo_agent.sandbox.json_codec import JsonObject
 from pgo_agent.sandbox.judge import questions
 from pgo_agent.sandbox.judge.questions import Against, OfCandidate, SweepEntry, SweptEntry
 from pgo_agent.sandbox.judge.results import checks as stages
-from pgo_agent.sandbox.judge.results import numerics, stress_runs
+from pgo_agent.sandbox.judge.results import numerics, sealed, stress_runs
 from pgo_agent.sandbox.judge.results.checks import Pick, TargetSession, verified_key
 from pgo_agent.sandbox.judge.results.commands import CheckCommands, failed
 from pgo_agent.sandbox.judge.stage_log import Clock
@@ -60,8 +60,7 @@ class Worker(CheckCommands):
 
     def _sweep(self, case: str, entries: Sequence[SweepEntry]) -> list[SweptEntry]:
         bench = self._bench()
-        expected = bench.expect(case)
-        bench.expected[case, expected.seed] = expected.beside(bench.device)
+        bench.expect(case)  # before a step of the kernel is announced
         swept = [self._try(entry) for entry in entries]
         bench.expected.clear()
         by_time = [i for i in range(len(swept)) if swept[i].ms]
@@ -125,11 +124,12 @@ class Worker(CheckCommands):
             return Judgement(Verdict.REJECTED, "build", quoted(str(e)))
         bench.new_seeds()
         try:
-            return ask(bench, candidate, asked)
+            judged = ask(bench, candidate, asked)
         except BadBundle as e:
             return Judgement(Verdict.REJECTED, "smoke", quoted(str(e)))
         except Inconsistent as e:
-            return self._why_different(candidate, e) or Judgement(e.verdict, "time", e.why)
+            judged = self._why_different(candidate, e) or Judgement(e.verdict, "time", e.why)
+        return _within_its_memory(bench, judged)
 
     def _why_different(self, candidate: Bundle, found: Inconsistent) -> Judgement | None:
         """Return what a check says of outputs that differ in a case not checked before: they may be unwritten."""
@@ -256,8 +256,8 @@ class Worker(CheckCommands):
             )
             judged = self._time(bench, asked, pick, self._pick(asked.incumbent), right)
         except Inconsistent as e:
-            return clock.ends(Judgement(e.verdict, "confirm", e.why))
-        return clock.ends(replace(judged, stage="confirm"))
+            judged = Judgement(e.verdict, "confirm", e.why)
+        return clock.ends(_within_its_memory(bench, replace(judged, stage="confirm")))
 
     def final(self, asked: questions.Final) -> questions.Timed:
         """Time every side and every library on the given cases, in one session each: the rows of a table.
@@ -267,6 +267,13 @@ class Worker(CheckCommands):
         self._bench().new_seeds()
         sides = {n: self._pick(p) for n, p in asked.sides.items()}
         return last_session.run(self._bench(), sides, asked.cases, bool(asked.compile_reference))
+
+
+def _within_its_memory(bench: TargetSession, judged: Judgement) -> Judgement:
+    """The judgement, if no launch wrote into the judge's own memory: guard zones see only what lies beside a tensor."""
+    if not bench.damaged():
+        return judged
+    return Judgement(Verdict.WRONG, judged.stage, plain(sealed.DAMAGED))
 
 
 def _to_check(pick: Pick, asked: Against) -> dict[str, list[str]]:

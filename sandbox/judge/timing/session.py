@@ -151,9 +151,11 @@ def _consistent(side: TimedSide, pick: Pick, case: str, verified: int | None) ->
 
 def _right(side: TimedSide, pick: Pick, case: str, expected: Expected, allowed: Sequence[float]) -> None:
     """Raise Inconsistent where a sample of a launch's outputs errs by more than is `allowed` for that output."""
-    for drawn in side.drawn:
-        for n, ((at, values), exact, most) in enumerate(zip(drawn, expected.outputs, allowed, strict=True)):
-            error = compare(values, exact.at(at))
+    for n, (exact, most) in enumerate(zip(expected.outputs, allowed, strict=True)):
+        sampled = [drawn[n] for drawn in side.drawn]
+        meant = exact.at(torch.cat([at for at, _ in sampled])).split([len(at) for at, _ in sampled]) if sampled else ()
+        for (_, values), right in zip(sampled, meant, strict=True):
+            error = compare(values, right)
             if error.misplaced or not error.worst <= most:
                 why = of_case(case, text=case) + plain(f": a timed launch of {side.name}: output {n}: ")
                 over = plain(f"error {error.worst:.3g}") + withheld(f" > {most:.3g}", most)

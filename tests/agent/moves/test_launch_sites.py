@@ -5,6 +5,7 @@ import ast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pgo_agent.agent.moves.analysis import DoesNotApply
 from pgo_agent.agent.moves.launch_sites import LaunchSite, sites, unfollowed, with_configs
 
 AUTOTUNED = """# größe: non-ASCII before the site moves byte columns
@@ -36,6 +37,39 @@ def test_an_autotuned_list_is_replaced_as_a_whole_and_keeps_its_pre_hook() -> No
     assert 'triton.Config({"BLOCK": 256}, num_warps=8, pre_hook=hook)' in changed
     assert "configs=CONFIGS" not in changed
     assert changed.endswith('key=["n"])  # ünïcode\n' + AUTOTUNED.split("# ünïcode\n")[1])
+
+
+MADE = AUTOTUNED.replace(
+    'CONFIGS = [triton.Config({"BLOCK": b}, num_warps=4, pre_hook=hook) for b in (64, 128)]',
+    """def made(block, split=1, warps=4):
+    \"\"\"Short.\"\"\"
+    return triton.Config({"BLOCK": block, "SPLIT": split}, num_warps=warps, pre_hook=hook if split > 1 else None)
+CONFIGS = [made(64), made(128)] + [made(b, split=s) for b in (32, 64) for s in (1, 2)]""",
+)
+
+
+def test_configurations_that_a_function_makes_are_written_as_calls_of_it() -> None:
+    changed = with_configs(MADE, only(MADE), [{"BLOCK": 256, "SPLIT": 2, "num_warps": 8}])
+    assert "made(block=256, split=2, warps=8)," in changed and "configs=CONFIGS" not in changed
+    with pytest.raises(DoesNotApply, match="made by made, which takes no num_stages"):
+        with_configs(MADE, only(MADE), [{"BLOCK": 256, "SPLIT": 1, "num_warps": 8, "num_stages": 2}])
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"BLOCK": block', '"BLOCK": 2 * block'),
+        ("split=1, warps", "split, other, warps"),
+        ('    """Short."""\n', "    print(block)\n"),
+        ("CONFIGS = [made(64)", 'CONFIGS = [triton.Config({"BLOCK": 64, "SPLIT": 1})'),
+        ("num_warps=warps", "num_warps=warps, num_stages=warps"),
+    ],
+)
+def test_a_function_that_computes_what_it_is_given_makes_no_others(old: str, new: str) -> None:
+    assert MADE.count(old) == 1
+    source = MADE.replace(old, new)
+    with pytest.raises(DoesNotApply):
+        with_configs(source, only(source), [{"BLOCK": 256, "SPLIT": 2, "num_warps": 8}])
 
 
 def test_a_plain_launch_is_edited_where_the_value_stands() -> None:

@@ -30,6 +30,7 @@ WRAPPED = (
     ("mask=(offs_m[:, None] < M) & (k + offs_k[None, :] < K), ", "mask=k + offs_k[None, :] < K, "),
     ("mask=(k + offs_k[:, None] < K) & (offs_n[None, :] < N), ", "mask=k + offs_k[:, None] < K, "),
 )
+SCALED = ("acc = tl.dot(a, b, acc)", "acc += tl.dot(a, b) * s[:, None]")
 Changes = tuple[tuple[str, str], ...]
 SHOWN: dict[str, Changes] = {
     "nothing changed": (),
@@ -51,9 +52,40 @@ SHOWN: dict[str, Changes] = {
     "masks that have one dimension": (
         (STORE, f"in_m = offs_m < M\n{STORE.replace(IN_M, 'in_m[:, None]')}"),
     ),
+    "a vector of the rows": (SCALED, (LOAD_A, f"{LOAD_A}    s = tl.load(A + rows * sam)\n")),
+    "a vector by a pointer that is advanced": (
+        SCALED, (LOAD_A, f"{LOAD_A}    s = tl.load(s_ptrs)\n    s_ptrs += sak\n"),
+        ("acc = tl.zeros", "s_ptrs = A + rows * sam\nacc = tl.zeros"),
+    ),
+    "a vector by rows in groups": (SCALED, (LOAD_A, f"{LOAD_A}    s = tl.load(A + (rows // 4) * sam, mask=k < K)\n")),
+    "vectors of both sides": (
+        ("acc = tl.dot(a, b, acc)", "acc += tl.dot(a, b) * s[:, None] * t[None, :]"),
+        (LOAD_A, f"{LOAD_A}    s = tl.load(A + rows * sam)\n    t = tl.load(B + columns)\n"),
+    ),
+    "a name that is given something else later": ((STORE, f"rows = pid_m * BM\n{STORE}"),),
+    "the index by its own name later": (
+        (STORE, f"rows = pid_m * BM + tl.arange(0, BM)\n{STORE.replace(IN_M, '(rows[:, None] < M)')}"),
+    ),
     "the index written again": ((STORE, STORE.replace(IN_M, "((pid_m * BM + tl.arange(0, BM))[:, None] < M)")),),
 }  # fmt: skip
 SEEN: dict[str, Changes] = {
+    "a vector of the rows that is added up": (
+        (LOAD_A, f"{LOAD_A}    s = tl.load(A + rows * sam)\n    acc += tl.sum(s)\n"),
+    ),
+    "a vector of the rows that lies across": (
+        ("acc = tl.dot(a, b, acc)", "acc += tl.dot(a, b) * s[None, :]"),
+        (LOAD_A, f"{LOAD_A}    s = tl.load(A + rows * sam)\n"),
+    ),
+    "a vector of the rows with ones past the end": (
+        SCALED,
+        (LOAD_A, f"{LOAD_A}    s = tl.load(A + rows * sam, mask=k < K, other=1.0)\n"),
+    ),
+    "a vector of the rows that says where to read": (
+        (LOAD_A, f"{LOAD_A}    s = tl.load(A + rows * sam)\n    acc += tl.load(A + s[:, None])\n"),
+    ),
+    "a name that gets another index in a loop": (
+        ("acc = tl.zeros", f"for _ in range(1):\n    rows = {ROWS}\nacc = tl.zeros"),
+    ),
     "a store without a mask": ((f", mask={MASK}", ""),),
     "a store that masks columns alone": ((MASK, "offs_n[None, :] < N"),),
     "a store that masks rows by another size": ((IN_M, "(offs_m[:, None] < K)"),),

@@ -15,11 +15,12 @@ def in_pieces(held: Sealed) -> torch.Tensor:
     return torch.cat([piece.clone() for piece in held.pieces(CPU)])
 
 
-def as_on_a_gpu(values: torch.Tensor, seed: int = 5) -> Sealed:
+def as_on_a_gpu(values: torch.Tensor) -> Sealed:
     """What `seal` makes of a GPU's values, on the CPU, where nothing is mixed otherwise."""
     plain = seal(values)
-    words = [sealed._mixed(w.clone(), seed, n) for n, w in enumerate(sealed._split(plain._words))]
-    return Sealed(plain.shape, plain.dtype, torch.cat(words), seed)
+    words = torch.empty_like(plain._words)
+    key = sealed._written(words, (w.clone() for w in sealed._split(plain._words)), CPU)
+    return Sealed(plain.shape, plain.dtype, words, key)
 
 
 @pytest.fixture(autouse=True)
@@ -49,6 +50,15 @@ def test_a_piece_is_wiped_when_the_next_one_is_taken() -> None:
     assert bool((first == 1).all())
     next(pieces)
     assert not first.any()
+
+
+@given(st.integers(0, 299), st.integers(0, 62))
+def test_a_changed_bit_is_found_before_the_values_are_used(word: int, bit: int) -> None:
+    held = as_on_a_gpu(torch.randn(300, dtype=torch.float64))
+    held._words[word] ^= 1 << bit
+    assert not sealed._same(held._words, held._key)
+    with pytest.raises(sealed.Damaged):
+        in_pieces(held)
 
 
 def test_what_is_sealed_is_compared_as_it_was() -> None:
