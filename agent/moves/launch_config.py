@@ -151,7 +151,9 @@ def _scaled(
 def _best_of_the_grid(source: str, site: LaunchSite, bases: Sequence[Best], where: str) -> Iterator[Proposal | Skipped]:
     configs, name = [b.config for b in bases], f"best of the grid{where}"
     why = "the fastest configuration of each case over the declared grid"
-    if site.autotuned and configs:
+    if site.autotuned and configs and all(b.standing for b in bases):
+        yield Skipped(name, "the file's own list holds the fastest configuration of each case")
+    elif site.autotuned and configs:
         yield _attempted(source, site, configs, name, why)
     for config in unique(configs) if not site.autotuned else ():
         if config != site.values:
@@ -225,7 +227,7 @@ def bases_of(site: LaunchSite, every_site: Sequence[LaunchSite], best: Iterable[
         config = config_of(site, every_site, b.config, b.profiles.keys() or None)
         static = b.profiles.get(site.kernel) or (b.static if not b.profiles else None)
         if config is not None and static is not None:
-            own = Best(config, static, b.profiles)
+            own = Best(config, static, b.profiles, standing=b.standing)
             bases += [own] if written(site, own) not in [written(site, earlier) for earlier in bases] else []
     return bases
 

@@ -26,6 +26,7 @@ class Best:
     profiles: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # kernel name -> static profile, of all
     blocks: Mapping[str, int] = field(default_factory=dict)  # kernel name -> blocks of its largest grid
     near: tuple[Config, ...] = ()  # others that ran as fast, as far as a sweep tells
+    standing: bool = False  # whether the file's own list holds the configuration
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -82,7 +83,10 @@ def best_known(ctx: Context, which: str) -> dict[str, moves.Best]:
     if which == SHIPPED:
         statics = {p.plan_id: p.statics for p in base.points}
         return {
-            c: _best(ctx, numbers(p.config), statics[p.plan_id], p.bundle, c, p.choice, near(base.points, p))
+            c: replace(
+                _best(ctx, numbers(p.config), statics[p.plan_id], p.bundle, c, p.choice, near(base.points, p)),
+                standing=c in base.shipped and base.shipped[c].config == p.config,
+            )
             for c, p in base.tuned.items()
             if statics[p.plan_id]
         }
@@ -90,7 +94,7 @@ def best_known(ctx: Context, which: str) -> dict[str, moves.Best]:
     labels, built = chosen(ctx.store, candidate), candidate.build
     options = {c: built.choice(c, labels[c]) for c in base.cases}
     known = {c: (numbers(o.config), built.statics_of(o), built.bundle, c, o.label) for c, o in options.items()}
-    return {c: _best(ctx, *what) for c, what in known.items() if what[1]}
+    return {c: replace(_best(ctx, *what), standing=True) for c, what in known.items() if what[1]}
 
 
 def near(points: Sequence[BaselinePoint], best: BaselinePoint) -> tuple[Config, ...]:

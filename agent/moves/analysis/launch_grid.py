@@ -19,9 +19,10 @@ from pgo_agent.agent.moves.analysis.cst_util import (
     nodes,
     parameters,
     visited,
+    writes,
 )
 from pgo_agent.agent.moves.analysis.def_use import target
-from pgo_agent.agent.moves.analysis.launcher_edit import launches
+from pgo_agent.agent.moves.analysis.launcher_edit import bound, launches
 
 _OPERATORS = cst.Add | cst.Subtract | cst.Multiply | cst.FloorDivide
 
@@ -35,6 +36,7 @@ class Grid:
     meta: str  # name of the lambda's argument; empty: the grid is plain
     dimensions: tuple[cst.BaseExpression, ...]  # host expressions
     arguments: Mapping[str, str]  # text of an argument -> the parameter that receives it
+    constants: Mapping[str, str]  # numbers of the file that the function sees, by name
 
 
 def grids(module: cst.Module, kernel: str, given: set[str]) -> list[Grid]:
@@ -44,10 +46,20 @@ def grids(module: cst.Module, kernel: str, given: set[str]) -> list[Grid]:
         for call in launches(function, kernel):
             meta, dimensions = _dimensions(cst.ensure_type(call.func, cst.Subscript), function)
             arguments = _arguments(call, [p for p in parameters(by_name[kernel]) if p not in given])
-            result.append(Grid(name, call, meta, dimensions, arguments))
+            result.append(Grid(name, call, meta, dimensions, arguments, _constants(module, function)))
     if not result:
         raise DoesNotApply(f"no function of the file launches {kernel}[grid](...)")
     return result
+
+
+def _constants(module: cst.Module, function: cst.FunctionDef) -> dict[str, str]:
+    """Return whole numbers that a name at the top of the file stands for, and nothing else, as far as it tells."""
+    lines = [s for s in module.body if isinstance(s, cst.SimpleStatementLine)]
+    given = [n for s in lines for n in s.body if isinstance(n, cst.Assign)]
+    found = {name: code(n.value) for n in given if (name := target(n)) and isinstance(n.value, cst.Integer)}
+    changed = {x for n in nodes(module) if isinstance(n, cst.Global) for item in n.names for x in names(item)}
+    once = {n for n, values in bound(module).items() if len(values) == 1} - changed
+    return {n: text for n, text in found.items() if n in once - writes(function) - set(parameters(function))}
 
 
 def given_elsewhere(function: cst.FunctionDef, configured: set[str]) -> set[str]:
@@ -136,6 +148,8 @@ class _Translate(cst.CSTTransformer):
         name = updated_node.value
         if name in ("triton", "tl", "cdiv") or name == self.grid.meta:
             return updated_node
+        if name not in self.grid.arguments and name in self.grid.constants:
+            return expression(self.grid.constants[name])
         if name not in self.grid.arguments:
             raise DoesNotApply(f"the grid depends on {name}, which the kernel does not get")
         return cst.Name(self.grid.arguments[name])

@@ -32,6 +32,7 @@ from pgo_agent.agent.moves.analysis.cst_util import (
     visited,
     writes,
 )
+from pgo_agent.agent.moves.analysis.early_return import without_returns
 from pgo_agent.agent.moves.analysis.launch_grid import Grid, given_elsewhere, grids, in_kernel_terms, passed
 from pgo_agent.agent.moves.analysis.launcher_edit import append_parameters, check_names, launches, with_keywords
 from pgo_agent.agent.moves.launch_sites import sites
@@ -59,7 +60,9 @@ def rewrite(subject: RewriteInput) -> str:
     module = module_of(subject.source)
     _check(module, subject.kernel)
     module = change(module, {n: spread(f) for n, f in functions(module).items() if launches(f, subject.kernel)})
-    function = functions(module)[subject.kernel]
+    function = without_returns(spread(functions(module)[subject.kernel]))
+    if any(isinstance(n, cst.Return) for n in nodes(function)):
+        raise DoesNotApply("a program of it may return in the middle of its work")
     site = next((s for s in sites(subject.source) if s.kernel == subject.kernel), None)
     configured = {k for k in subject.config if k.isupper()} if site and site.autotuned else set[str]()
     given = given_elsewhere(function, configured | (set(site.values) if site and not site.autotuned else set()))
@@ -86,8 +89,6 @@ def _check(module: cst.Module, kernel: str) -> None:
             raise DoesNotApply(f"its helper {name} asks for the program's place itself")
         if calls & _WAITING:
             raise DoesNotApply(f"its programs may wait for one another ({', '.join(sorted(calls & _WAITING))})")
-    if any(isinstance(n, cst.Return) for n in nodes(by_name[kernel])):
-        raise DoesNotApply("a program of it may return early")
     check_names(module, kernel)
 
 

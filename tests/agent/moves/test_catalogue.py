@@ -42,6 +42,13 @@ def test_what_only_prepares_for_another_kernel_has_its_turn_last() -> None:
     assert own == sorted(own) and {True, False} <= set(own)
 
 
+@pytest.mark.parametrize("standing", [True, False])
+def test_what_stands_in_the_files_own_list_is_not_proposed_as_the_best_of_the_grid(standing: bool) -> None:
+    best = {"CASES/x": Best({"BLOCK_M": 64, "num_warps": 4, "num_stages": 3}, STATIC, standing=standing)}
+    (found,) = (p for p in catalogue.propose(FA_FWD.read_text(), best, [], H200) if p.move == "best of the grid")
+    assert isinstance(found, Skipped) == standing
+
+
 def brought(fastest: int, tied: int) -> str:
     """The configurations of a rewrite that finds the first of two in front."""
     first, other = ({"BLOCK_M": 64, "BLOCK_N": n, "num_warps": 4, "num_stages": 3} for n in (fastest, tied))

@@ -100,6 +100,37 @@ def test_a_size_that_only_the_host_knows_is_passed_on() -> None:
     assert same_bits(outputs(source, *calls), outputs(text, *calls))
 
 
+RETURNS = {
+    "one": "    if row > 3:\n        return\n",
+    "two": "    if row == 1:\n        return\n    X += 0\n    if at_first(row) > 20:\n        return None\n",
+    "on a line": "    if row > 3: return\n",
+    "of a constant": "    if BLOCK < 8:\n        return\n",
+}
+
+
+@pytest.mark.parametrize("form", RETURNS)
+def test_a_program_that_may_return_at_once_does_its_other_tiles(form: str) -> None:
+    helper = "@triton.jit\ndef at_first(row):\n    return row\n\n\n@triton.jit\ndef _scale"
+    source = SCALE.replace("@triton.jit\ndef _scale", helper).replace("empty_like", "zeros_like")
+    source = source.replace("    X += row * N\n", f"{RETURNS[form]}    X += row * N\n")
+    text = rewritten(source)
+    assert "if not (" in text
+    calls = [{"x": torch.randn(rows, columns)} for rows, columns in ((40, 100), (1, 7))]
+    assert same_bits(outputs(source, *calls), outputs(text, *calls))
+
+
+def test_a_number_of_the_file_is_known_in_the_grid() -> None:
+    source = SCALE.replace('"BLOCK"]), rows)', '"BLOCK"] * SIZE // SIZE), rows)').replace(
+        "\n\ndef kernel", "\n\nSIZE = 2\n\n\ndef kernel"
+    )
+    text = rewritten(source)
+    assert "BLOCK * 2 // 2" in text
+    calls = [{"x": torch.randn(40, 100)}]
+    assert same_bits(outputs(source, *calls), outputs(text, *calls))
+    for other in ("SIZE = 2\n\n\ndef grown():\n    global SIZE\n    SIZE += 1\n", "SIZE = 2\nSIZE = 3\n"):
+        assert "depends on SIZE" in reason(rewritten, source.replace("SIZE = 2\n", other))
+
+
 @pytest.mark.long
 def test_a_kernel_that_it_has_never_seen_keeps_its_bits() -> None:
     text = rewritten(SWIGLU, "_swiglu_forward_kernel")
@@ -110,7 +141,8 @@ def test_a_kernel_that_it_has_never_seen_keeps_its_bits() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
-        ("    inside = at", "    if row > 3:\n        return\n    inside = at", "return early"),
+        ("    inside = at", "    if row:\n        if N > 3:\n            return\n    inside = at", "in the middle of"),
+        ('meta["BLOCK"]), rows)', 'meta["BLOCK"] * SIZE), rows)', "depends on SIZE"),
         ("    inside = at", "    tl.atomic_cas(Y, 0, 1)\n    inside = at", "wait for one another (atomic_cas)"),
         ("row = tl.program_id(1)", "row = tl.program_id(1) % tl.num_programs(1)", "counts its programs already"),
         ("_scale[grid](x", "_scale[pick(grid)](x", "not a tuple: pick(grid)"),
