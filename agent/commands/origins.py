@@ -8,8 +8,8 @@ import builtins
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pgo_agent.agent.kernel_part import Block, blocks, kernel_part
@@ -56,9 +56,9 @@ def changed(subject: target.Target, winner: str) -> tuple[Path, str, str]:
         )
     before = [b for b in blocks(kernel_part(subject.source)) if not b.imports]
     after = blocks(kernel_part(winner))
-    old = {b.names: b for b in before if b.names}
-    edits = {o.text.strip(): b for b in after if (o := old.get(b.names)) and o.text.strip() != b.text.strip()}
-    added = [b for b in after if b.names and not b.imports and b.names not in old]
+    old, new = _by_names(before), _by_names([b for b in after if not b.imports])
+    edits = {text: block for names in old.keys() & new.keys() for text, block in _exchanged(old[names], new[names])}
+    added = [b for names, several in new.items() if names not in old for b in several]
     if not edits:
         raise UsageFault("the candidate changes no function of the target", BY_HAND)
     texts = {o: target.text(o.path) for o in origins}
@@ -70,6 +70,26 @@ def changed(subject: target.Target, winner: str) -> tuple[Path, str, str]:
     (origin,) = found
     text = texts[origin]
     return origin.path, text, _edited(origin.path, text, edits, added, [b for b in after if b.imports])
+
+
+def _by_names(listed: Iterable[Block]) -> dict[frozenset[str], list[Block]]:
+    """Return blocks that define the same names together: a function, and the assignments that make a kernel of it."""
+    found = dict[frozenset[str], list[Block]]()
+    for block in (b for b in listed if b.names):
+        found.setdefault(block.names, []).append(block)
+    return found
+
+
+def _exchanged(old: Sequence[Block], new: Sequence[Block]) -> Iterator[tuple[str, Block]]:
+    """Yield the texts that are to be exchanged, each with what takes its place. Where there are more or fewer new ones,
+    these take the place of the first, and nothing that of the others."""
+    if len(old) == len(new):
+        yield from ((o.text.strip(), n) for o, n in zip(old, new, strict=True) if o.text.strip() != n.text.strip())
+        return
+    loads = frozenset[str]().union(*(b.loads for b in new))
+    whole = replace(new[0], text="\n".join(b.text.strip("\n") for b in new), loads=loads)
+    yield old[0].text.strip(), whole
+    yield from ((b.text.strip(), replace(b, text="", loads=frozenset())) for b in old[1:])
 
 
 def _edited(path: Path, text: str, edits: Mapping[str, Block], added: Sequence[Block], imports: Sequence[Block]) -> str:
@@ -98,7 +118,9 @@ def _edited(path: Path, text: str, edits: Mapping[str, Block], added: Sequence[B
 
 
 def _replaced(old: str, new: str) -> str:
-    """Return the new text with the empty lines that the old one had around it."""
+    """Return the new text with the empty lines that the old one had around it; nothing for none."""
+    if not new:
+        return ""
     before, after = len(old) - len(old.lstrip("\n")), len(old) - len(old.rstrip("\n"))
     return "\n" * before + new.strip("\n") + "\n" * after
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from pgo_agent.agent.commands import origins
+from pgo_agent.agent.moves.analysis.decorators import as_decorators
 from pgo_agent.sandbox import target
 from pgo_agent.sandbox.errors import TargetMoved, UsageFault
 
@@ -71,6 +72,24 @@ def test_a_new_helper_comes_before_its_first_use_with_the_import_that_it_needs(t
     compile(new, "new", "exec")
     assert new.index("import math") < new.index("def blocks") < new.index("def run(x)") < new.index("print(SIZE)")
     assert "# twice\n@triton.jit" in new and "def reference" not in new
+
+
+def test_assignments_that_make_a_kernel_go_where_it_becomes_a_decorated_function(tmp_path: Path) -> None:
+    made = 'double = triton.jit(double)\ndouble = triton.heuristics({"BLOCK": lambda args: 1024})(double)\n'
+    part = (
+        PART.replace("@triton.jit\n", "").replace("\n\ndef run", f"\n\n{made}\n\ndef run").replace(", BLOCK=1024", "")
+    )
+    file, to = tmp_path / "mine.py", tmp_path / "t.py"
+    file.write_text(part + "\n\nprint(3)\n")
+    to.write_text(part + REST.format("\n".join(origins.lines(part, [file], to, tmp_path))))
+    subject = target.read(to)
+    _, _, new = origins.changed(subject, as_decorators(subject.source))
+    assert new.count("double = ") == 0 and new.index("# twice\n@triton.heuristics") < new.index(
+        "@triton.jit\ndef double"
+    )
+    assert new.index("def double") < new.index("def run(x)") < new.index("print(3)")
+    (_, _, changed) = origins.changed(subject, subject.source.replace("2 * tl.load", "tl.load"))
+    assert changed == file.read_text().replace("2 * tl.load", "tl.load")
 
 
 def test_a_file_that_changed_since_is_refused(taken: target.Target) -> None:
