@@ -280,6 +280,9 @@ def _errors(out: Console, evidence: dict[str, Any]) -> None:
     yardsticks = (c.yardstick for stage, body in bodies.items() for c in comparisons(stage, body))
     for yardstick in dict.fromkeys(filter(None, yardsticks)):
         out.print(f"allowed by the reference's own errors in {escape(yardstick)}", highlight=False)
+    if cases := dict.fromkeys(c.case for stage, body in bodies.items() for c in comparisons(stage, body) if c.shipped):
+        cases_said = escape(", ".join(cases))
+        out.print(f"allowed, too: what the kernel as shipped errs on the same inputs: {cases_said}", highlight=False)
 
 
 def _against(out: Console, evidence: dict[str, Any]) -> None:

@@ -27,6 +27,7 @@ class Comparison:
     mean_allowed: float
     problem: str
     yardstick: str = ""  # the arithmetic that the bounds are computed from; empty: torch's own
+    shipped: bool = False  # whether the errors of the kernel as shipped set bounds, too
 
     @property
     def under(self) -> str:
@@ -66,6 +67,11 @@ class Proof:
     def yardsticks(self) -> str:
         """Return the arithmetics, other than torch's, from which bounds are computed."""
         return ", ".join(dict.fromkeys(c.yardstick for c in self.comparisons if c.yardstick))
+
+    @property
+    def by_shipped(self) -> str:
+        """Return the cases in which the errors of the kernel as shipped set bounds, too."""
+        return ", ".join(dict.fromkeys(c.case for c in self.comparisons if c.shipped))
 
     @property
     def cases(self) -> int:
@@ -109,7 +115,8 @@ def comparisons(look: str, body: Mapping[str, Any]) -> Iterator[Comparison]:
         about = (look, short(check["case"]), str(check.get("strain") or ""), str(check["seed"]))
         for i, (error, bounds) in enumerate(zip(check["errors"], check["bounds"], strict=False)):
             figures = (float(error["max"]), float(bounds[0]), float(error["mean"]), float(bounds[1]))
-            yield Comparison(*about, i, *figures, str(check["problem"]), str(check.get("yardstick") or ""))
+            said = str(check["problem"]), str(check.get("yardstick") or "")
+            yield Comparison(*about, i, *figures, *said, bool(check.get("shipped")))
 
 
 def _noise(looks: list[tuple[str, Mapping[str, Any]]]) -> str:

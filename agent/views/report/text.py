@@ -73,6 +73,8 @@ def evidence(p: Proof) -> list[tuple[str, str]]:
     entries = [("comparisons", _compared(p))] if p.comparisons else []
     if p.yardsticks:
         entries.append(("yardstick", f"what the reference errs in {p.yardsticks}"))
+    if p.by_shipped:
+        entries.append(("allowed, too", f"what the kernel as shipped errs on the same inputs: {p.by_shipped}"))
     if p.covered:
         entries.append(("covered", p.covered))
     if p.dropped:

@@ -25,6 +25,7 @@ from pgo_agent.sandbox.judge.launches.plan_executor import Replay, synchronize
 from pgo_agent.sandbox.judge.launches.planned_inputs import paired
 from pgo_agent.sandbox.judge.own_steps import OwnStep
 from pgo_agent.sandbox.judge.results import numerics
+from pgo_agent.sandbox.judge.results.deviation import Error
 from pgo_agent.sandbox.judge.results.numerics import Comparison, Expected
 from pgo_agent.sandbox.judge.results.reference_error import Spread
 from pgo_agent.sandbox.judge.results.repeats import Repeats
@@ -67,6 +68,7 @@ class TargetSession:
     seeds: dict[str, int] = field(default_factory=dict)
     verified: dict[tuple[str, str, str], int] = field(default_factory=dict)  # (bundle, case, choice) -> checksum
     allowed: dict[tuple[str, str, str], list[float]] = field(default_factory=dict)  # -> largest error of each output
+    shipped_errors: dict[tuple[str, str, str], tuple[Error, ...]] = field(default_factory=dict)  # as keys of `verified`
     narrow: dict[str, bool] = field(default_factory=dict)  # case -> result of `is_narrow`
     # (case, stress input) -> what it must give, or why it does not count
     under_stress: dict[tuple[str, StressInput], Expected | str] = field(default_factory=dict)
@@ -90,6 +92,7 @@ class TargetSession:
         self.expected.clear()
         self.verified.clear()
         self.allowed.clear()
+        self.shipped_errors.clear()
         self.seeds = {case: secrets.randbits(48) for case in self.cases}
 
     def inputs(self, case: str, seed: int, stress_input: StressInput | None = None) -> dict[str, object]:
@@ -165,20 +168,26 @@ def check_case(bench: TargetSession, pick: Pick, case: str, stage: str) -> tuple
 
 
 def check_labels(
-    bench: TargetSession, bundle: Bundle, case: str, labels: Sequence[str], stage: str
+    bench: TargetSession, bundle: Bundle, case: str, labels: Sequence[str], stage: str, shipped: Pick | None = None
 ) -> list[tuple[str, Verdict | None, Comparison]]:
     """Check configurations of a case, up to the first that fails: memory filled in three ways, and once as the last
     launch left it, repeats equal, no input changed but those of IN_PLACE, nothing read or written outside, error within
     bounds.
 
     Returns each label with its verdict (None: right) and comparison. For a nondeterministic target every launch is
-    compared. Stress inputs are in `stress_runs.check_stress_inputs`.
+    compared. `shipped`: where a bound is broken, the kernel as shipped is launched on the same inputs, and what errs no
+    more is right (`error_bounds.py`). Stress inputs are in `stress_runs.check_stress_inputs`.
     """
     expected, results = bench.expect(case), list[tuple[str, Verdict | None, Comparison]]()
     for some in _batches(bench, bundle, case, labels):
         left = [_launched(bench, bundle, case, label, f"{stage} {case}") for label in some]
         for launched in left:
-            results.append((launched.label, *_compared(bench, launched, expected)))
+            found = _compared(bench, launched, expected)
+            if found[1].errors and launched.verdict is None and found[0] and case in (shipped or {}):
+                found = _compared(
+                    bench, launched, expected, _errors_of(bench, shipped or {}, expected, f"{stage} {case}")
+                )
+            results.append((launched.label, *found))
             if results[-1][1]:
                 return results
             key = bundle.id, case, launched.label
@@ -231,15 +240,33 @@ def _launched(bench: TargetSession, bundle: Bundle, case: str, label: str, step:
         replay.close()
 
 
-def _compared(bench: TargetSession, left: _Left, expected: Expected) -> tuple[Verdict | None, Comparison]:
+def _errors_of(bench: TargetSession, shipped: Pick, expected: Expected, step: str) -> tuple[Error, ...]:
+    """Return what the kernel as shipped errs on the inputs of a case; nothing where its outputs are others."""
+    key = verified_key(shipped, expected.case)
+    if key not in bench.shipped_errors:
+        bench.announce(step, STEP_SECONDS)
+        replay = bench.replay(shipped, expected.case, expected.seed)
+        try:
+            replay.poison(Fill())
+            bench.launch(replay, step)
+            bench.shipped_errors[key] = numerics.check(replay.outputs, expected).errors
+        finally:
+            replay.close()
+    return bench.shipped_errors[key]
+
+
+def _compared(
+    bench: TargetSession, left: _Left, expected: Expected, shipped: tuple[Error, ...] | None = None
+) -> tuple[Verdict | None, Comparison]:
     """Return the verdict and a comparison. A wrong result outranks a race; every other problem outranks a wrong result.
 
-    The last run must keep the bounds. Other runs of a nondeterministic target may err OFTEN times as much.
+    The last run must keep the bounds. Other runs of a nondeterministic target may err OFTEN times as much. `shipped`:
+    errors of the kernel as shipped.
     """
     tolerance = getattr(bench.target, "TOLERANCE", None)
     often = numerics.looser(tolerance, OFTEN)
-    checks = [numerics.check(outputs, expected, often) for outputs in left.runs[:-1]]
-    checks += [numerics.check(outputs, expected, tolerance) for outputs in left.runs[-1:]]
+    checks = [numerics.check(outputs, expected, often, shipped) for outputs in left.runs[:-1]]
+    checks += [numerics.check(outputs, expected, tolerance, shipped) for outputs in left.runs[-1:]]
     comparison = next((c for c in checks if c.problem), checks[-1])
     if comparison.problem and left.verdict in (None, Verdict.RACE):
         return Verdict.WRONG, comparison

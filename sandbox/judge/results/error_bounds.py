@@ -11,7 +11,13 @@ two such maxima spreads by a quarter, and the bound is more than ten times that 
 Bounds of magnitudes also hide that all errors have one sign. For a result in 16 bits or less:
     |mean signed error| <= max(0.5, 2 * low's) half units in the last place + 6 standard errors
 Rounding to nearest gives 0, cutting digits off gives 1. Both bounds are skipped under stress inputs, which leave few
-different numbers. Relies on `deviation.py` for measures; the error of the reference comes from `numerics.py`.
+different numbers.
+
+What breaks a bound, and yet errs no more than OWN times what the kernel as shipped does on the very inputs, is no
+wronger than that kernel. It counts only where that one is within NEAR of the bound itself. Launch moves that leave the
+arithmetic as it is (`maxnreg=128`, `num_stages=5`) of two attentions had been refused for 1.2 and 1.3 times a bound
+that such kernels keep narrowly, by the seed. Relies on `deviation.py` for measures; the error of the reference
+comes from `numerics.py`.
 """
 
 import math
@@ -27,6 +33,7 @@ ANOTHER_RESULT = 1e5  # times the error of plain PyTorch: tf32 in place of float
 RATIOS = {"max_ratio": 2.0, "mean_ratio": 1.5}  # replaced by the TOLERANCE of a target
 RUN_RATIO, FEW = 2.0, 8.0  # slack of runs
 FAST = 4  # units in the last place: fast division and exp2 of a GPU, 2 each
+OWN, NEAR = 1.1, 1.5  # times the error of the kernel as shipped, and times a bound
 LEAN, SIGMAS = 0.5, 6.0  # half units in the last place; standard errors
 # Factor on the ratios that `admits` reports: the largest error of a case varies with the seed, and between cases. A
 # margin of 1.05 was broken by the next held-out case of an fp8 GEMM on an H100 (1.02 above 0.984).
@@ -41,6 +48,17 @@ class Bound(NamedTuple):
     run_worst: float | None = None
     run_mean: float | None = None
     lean: float | None = None
+
+    def beside(self, own: Error) -> "Bound":
+        """Return the bounds, and OWN times what the kernel as shipped errs, where that is near them."""
+        runs, lean = own.runs or Runs(0, 0.0, 0.0), own.lean.most[0] if own.lean else 0.0
+        return Bound(
+            _wider(self.worst, own.worst),
+            _wider(self.mean, own.mean),
+            None if self.run_worst is None else _wider(self.run_worst, runs.worst),
+            None if self.run_mean is None else _wider(self.run_mean, runs.mean),
+            None if self.lean is None else _wider(self.lean, lean),
+        )
 
     def problem(self, i: int, error: Error) -> Reason:
         """Return the first bound that an error of output `i` breaks; empty when it keeps all."""
@@ -134,6 +152,10 @@ def admits(held: Sequence[Held]) -> dict[str, float] | None:
     if not all(x <= ANOTHER_RESULT for x in ratios.values()):  # a NaN is not
         return None
     return {n: x if x == RATIOS[n] else _rounded_up(MARGIN * x) for n, x in ratios.items()}
+
+
+def _wider(most: float, own: float) -> float:
+    return max(most, OWN * own) if own <= NEAR * most else most
 
 
 def _over(error: float, low: float) -> float:

@@ -14,7 +14,7 @@ for an output of few elements: `reference_error.py` takes more.
 """
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from types import ModuleType
@@ -78,6 +78,7 @@ class Comparison:
     yardstick: str = ""  # as of Expected
     elements: int = 0  # that were compared
     admits: Mapping[str, float] | None = None  # the TOLERANCE that would let a problem pass, if any
+    shipped: bool = False  # whether the errors of the kernel as shipped set bounds, too
 
     @property
     def problem(self) -> str:
@@ -94,7 +95,7 @@ class Comparison:
             "problem": self.problem,
             "elements": self.elements,
         }
-        more = {"yardstick": self.yardstick, "admits": dict(self.admits or {})}
+        more = {"yardstick": self.yardstick, "admits": dict(self.admits or {}), "shipped": self.shipped}
         return fields | {k: v for k, v in more.items() if v}
 
 
@@ -211,8 +212,16 @@ def forgiving(under_stress: Expected, usual: Expected) -> Expected:
     )
 
 
-def check(outputs: list[Any], expected: Expected, tolerance: dict[str, float] | None = None) -> Comparison:
-    """Compare outputs with the expected ones. Wrong outputs raise nothing: `why` says what is wrong."""
+def check(
+    outputs: list[Any],
+    expected: Expected,
+    tolerance: dict[str, float] | None = None,
+    shipped: Sequence[Error] | None = None,
+) -> Comparison:
+    """Compare outputs with the expected ones. Wrong outputs raise nothing: `why` says what is wrong.
+
+    `shipped`: what the kernel as shipped errs on the same inputs, which then sets bounds, too.
+    """
     want = [(o.shape, d) for o, d in zip(expected.outputs, expected.dtypes, strict=True)]
     got = [(tuple(o.shape), str(o.dtype)[6:]) for o in outputs]
     if got != want:
@@ -221,12 +230,21 @@ def check(outputs: list[Any], expected: Expected, tolerance: dict[str, float] | 
     errors = [_error(o, e, expected.stress_input) for o, e in zip(outputs, expected.outputs, strict=True)]
     held = list(map(Held, errors, expected.low, expected.floors, expected.dtypes))
     limits = tuple(h.bound(tolerance or {}) for h in held)
+    if shipped:
+        limits = tuple(limit.beside(own) for limit, own in zip(limits, shipped, strict=True))
     why = next((w for i, (e, b) in enumerate(zip(errors, limits, strict=True)) if (w := b.problem(i, e))), NONE)
-    comparison = Comparison(
-        expected.case, expected.seed, tuple(errors), limits, why, expected.stress_input, expected.yardstick
+    return Comparison(
+        expected.case,
+        expected.seed,
+        tuple(errors),
+        limits,
+        why,
+        expected.stress_input,
+        expected.yardstick,
+        elements=sum(o.numel() for o in outputs),
+        admits=error_bounds.admits(held) if why else None,
+        shipped=bool(shipped),
     )
-    admits = error_bounds.admits(held) if why else None
-    return replace(comparison, elements=sum(o.numel() for o in outputs), admits=admits)
 
 
 def looser(tolerance: Mapping[str, float] | None, times: float) -> dict[str, float]:

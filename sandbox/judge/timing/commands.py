@@ -170,7 +170,7 @@ class Worker(CheckCommands):
             return {}, Judgement(Verdict.BUILD_ERROR, "build", why)
         pick: dict[str, tuple[Bundle, str]] = {c: (candidate, next(iter(candidate.plans[c]))) for c in cases}
         smoke = _least(bench, candidate, cases, asked.public)
-        wrong, _ = self._checked(bench, candidate, smoke, "smoke")
+        wrong, _ = self._checked(bench, candidate, smoke, "smoke", self._pick(asked.shipped))
         if wrong:
             return pick, clock.ends(wrong)
         looked = coverage.of(cases=(len(smoke), len(cases)), configurations=_tried(smoke, candidate, cases))
@@ -191,13 +191,13 @@ class Worker(CheckCommands):
         self, bench: TargetSession, pick: Pick, asked: Against, stage: str
     ) -> tuple[Judgement | None, Checked, Coverage]:
         """Check every case in every configuration, then some under stress inputs; return a failure or the evidence."""
-        checks, wanted = list[numerics.Comparison](), _to_check(pick, asked)
+        checks, wanted, shipped = list[numerics.Comparison](), _to_check(pick, asked), self._pick(asked.shipped)
         for case, labels in wanted.items():
-            wrong, comparisons = self._checked(bench, pick[case][0], {case: labels}, stage)
+            wrong, comparisons = self._checked(bench, pick[case][0], {case: labels}, stage, shipped)
             if wrong:
                 return wrong, Checked(), coverage.NOTHING
             checks += comparisons
-        under_stress = stress_runs.check_stress_inputs(bench, pick, self._pick(asked.shipped), stage)
+        under_stress = stress_runs.check_stress_inputs(bench, pick, shipped, stage)
         if under_stress.verdict:
             last = under_stress.checks[-1]
             return failed(under_stress.verdict, stage, last.case, last), Checked(), coverage.NOTHING
@@ -210,12 +210,17 @@ class Worker(CheckCommands):
         return None, compared, tried
 
     def _checked(
-        self, bench: TargetSession, bundle: Bundle, wanted: Mapping[str, list[str]], stage: str
+        self,
+        bench: TargetSession,
+        bundle: Bundle,
+        wanted: Mapping[str, list[str]],
+        stage: str,
+        shipped: Pick | None = None,
     ) -> tuple[Judgement | None, list[numerics.Comparison]]:
         """Check configurations of cases; return the first failure, and the comparisons before it."""
         checks = list[numerics.Comparison]()
         for case, labels in wanted.items():
-            for label, verdict, comparison in stages.check_labels(bench, bundle, case, labels, stage):
+            for label, verdict, comparison in stages.check_labels(bench, bundle, case, labels, stage, shipped):
                 if verdict:
                     return failed(
                         verdict, stage, case, comparison, label if len(bundle.plans[case]) > 1 else ""

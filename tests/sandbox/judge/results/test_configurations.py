@@ -11,7 +11,7 @@ from pgo_agent.sandbox.judge.questions import Against
 from pgo_agent.sandbox.judge.results import checks
 from pgo_agent.sandbox.judge.timing import commands
 
-from tests.sandbox.judge.results.test_stress_inputs import STEPS, X, Y, Z, bench
+from tests.sandbox.judge.results.test_stress_inputs import STEPS, X, Y, Z, bench, pick
 
 
 def bundle(**cases: dict[str, str]) -> Bundle:
@@ -46,6 +46,28 @@ def test_configurations_are_compared_together_and_the_first_wrong_one_ends_it(
     found = checks.check_labels(prepared, tried, "CASES/small", ["a", "b", "c", "d"], "numerics")
     assert [(label, verdict) for label, verdict, _ in found] == [("a", None), ("b", None), ("c", Verdict.WRONG)]
     assert {label for _, _, label in prepared.verified} == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    ("shipped", "times", "verdict"),
+    [
+        ("a sum that is a little larger", 1.0, None),
+        ("a sum", 1.0, Verdict.WRONG),
+        ("a sum that is a little larger", 0.5, Verdict.WRONG),  # far from the bound: no measure
+        ("nothing", 1.0, Verdict.WRONG),
+    ],
+)
+def test_what_errs_as_the_kernel_as_shipped_does_on_the_same_inputs_is_right(
+    shipped: str, times: float, verdict: Verdict | None
+) -> None:
+    prepared = bench()
+    prepared.target.TOLERANCE = {"max_ratio": 250 * times, "mean_ratio": 600 * times}  # type: ignore[attr-defined]
+    tried = bundle(small={"it": "a sum that is a little larger"})
+    alone = checks.check_labels(prepared, tried, "CASES/small", ["it"], "numerics")
+    assert [v for _, v, _ in alone] == [Verdict.WRONG]
+    beside = checks.check_labels(prepared, tried, "CASES/small", ["it"], "numerics", pick(shipped))
+    assert [v for _, v, _ in beside] == [verdict]
+    assert beside[0][2].shipped and not alone[0][2].shipped
 
 
 def test_the_chosen_configuration_comes_first_and_all_others_after_it() -> None:

@@ -76,6 +76,25 @@ def test_an_output_that_errs_two_and_a_half_times_as_much_fails() -> None:
     assert problem(worse.half(), expected).startswith("output 0: max error")
 
 
+@pytest.mark.parametrize(
+    ("shipped", "candidate", "right"),
+    [(2.2, 2.2, True), (2.2, 2.35, True), (2.2, 2.7, False), (1.0, 2.2, False), (4.0, 4.0, False)],
+)
+def test_what_errs_no_more_than_the_kernel_as_shipped_near_the_bound_is_right(
+    shipped: float, candidate: float, right: bool
+) -> None:
+    expected = expect(wave)
+    exact = laid_open(expected.outputs[0])
+
+    def erring(times: float) -> list[torch.Tensor]:
+        return [(exact + times * (low_precision().double() - exact)).half()]
+
+    own = numerics.check(erring(shipped), expected)
+    assert numerics.check(erring(candidate), expected).problem
+    found = numerics.check(erring(candidate), expected, None, own.errors)
+    assert (found.problem == "") == right and found.shipped
+
+
 def test_a_biased_output_fails_by_its_mean_although_its_worst_element_is_fine() -> None:
     expected = expect(wave)
     (low,) = expected.low

@@ -232,6 +232,11 @@ STEPS = {
         Op("aten.mul.Tensor", (X, W), {}, (W,)),
         Op("aten.add.Tensor", (W, Y), {}, (Z,)),
     ),
+    "a sum that is a little larger": (
+        SUM,
+        Op("aten.full.default", (SIZE, 1.00001), {}, (W,)),
+        Op("aten.mul.Tensor", (Z, W), {}, (Z,)),
+    ),
     "nothing": (Op("aten.zero_.default", (W,), {}, (W,)),),
     "a sum, and one more element": (SUM, Op("aten.fill_.Scalar", (BEHIND, 1.0), {}, (BEHIND,))),
     "a sum of what it puts into its input": (Op("aten.relu.default", (X,), {}, (X,)), SUM),
