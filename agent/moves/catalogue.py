@@ -127,7 +127,8 @@ def _rewritten(
 @lru_cache(maxsize=KEPT)
 def _attempt(r: _Rewrite) -> Proposal | Skipped:
     def rewrite() -> str:
-        subject = _subject(as_decorators(r.source), r.kernel, r.best, r.device)
+        source = as_decorators(r.source, {s.kernel for s in sites(r.source)})
+        subject = _subject(source, r.kernel, r.best, r.device)
         return _with_neighbours(r.move.rewrite(subject), r.kernel, r.best, r.move.launch)
 
     return attempted(r.name, f"{r.move.symptom}; {r.move.gain}", rewrite, r.source)

@@ -25,7 +25,7 @@ from pgo_agent.sandbox.target import Target
 SECONDS = 120.0  # deadline
 LIMIT = 6  # configurations of a kernel
 WRITTEN = 1  # raised when `tracer/inductor/` writes other texts
-_FAILED: dict[str, "Compiled"] = {}  # of this process: it does not ask again, another one does
+_FAILED: dict[str, "Compiled"] = {}  # what another process may answer otherwise; who asks next takes it
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,8 @@ def write(
     if (kept := contents.record("builds", key)) is not None:
         known: Compiled = json_codec.from_json(Compiled, kept)
         return known
-    if key in _FAILED:
-        return _FAILED[key]
+    if (failed := _FAILED.pop(key, None)) is not None:
+        return failed
     compiled, final = trace_and_compile.ask_tracer(box, contents, target, target.source, request, SECONDS, _read)
     if final:
         contents.put_record("builds", key, compiled.as_json())

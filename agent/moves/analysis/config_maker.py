@@ -12,6 +12,7 @@ from pgo_agent.agent.moves.analysis import DoesNotApply
 from pgo_agent.agent.moves.analysis.launched import named
 from pgo_agent.agent.moves.analysis.scopes import Scopes, default_of
 
+_PLAIN = {"range", "product", "zip", "enumerate", "len", "min", "max", "sorted"}  # what lists are computed with
 _OPTIONS = {"num_warps", "num_stages", "num_ctas", "maxnreg"}  # of triton.Config, beside the kernel's own parameters
 
 
@@ -33,7 +34,8 @@ class ConfigMaker:
 def maker(calls: Sequence[ast.Call], scopes: Scopes) -> ConfigMaker | None:
     """Return the one function that makes every configuration of a list; None where there is none, or not one alone.
 
-    `calls`: all that make something of the list.
+    `calls`: all that make something of the list. Each element must be a call of that function, and give it nothing but
+    what a configuration says.
     """
     made = {id(n): n for n in calls if named(n) == "Config"}
     if len(made) != 1:
@@ -47,7 +49,27 @@ def maker(calls: Sequence[ast.Call], scopes: Scopes) -> ConfigMaker | None:
     taken = _parameters(config, names)
     if taken is None or any(default_of(function, n) is None and n not in taken.values() for n in names):
         return None
+    inside = {id(n) for n in ast.walk(function)}
+    outside = [c for c in calls if id(c) not in inside]
+    own = [c for c in outside if named(c) == function.name]
+    if any(named(c) not in _PLAIN for c in outside if c not in own) or not own:
+        return None
+    if not all(_is_element(c, scopes) and _given(c, names) <= set(taken.values()) for c in own):
+        return None
     return ConfigMaker(function.name, taken)
+
+
+def _is_element(call: ast.Call, scopes: Scopes) -> bool:
+    """Whether a call is an element of a list, and what it makes no part of anything else."""
+    above = scopes.above.get(id(call))
+    comprehension = isinstance(above, ast.ListComp) and above.elt is call
+    return comprehension or isinstance(above, ast.List | ast.Tuple)
+
+
+def _given(call: ast.Call, names: Sequence[str]) -> set[str]:
+    """Return the parameters that a call gives; one that is spread gives what nobody knows."""
+    spread = any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords)
+    return {"*"} if spread else {*names[: len(call.args)], *(k.arg for k in call.keywords if k.arg)}
 
 
 def _alone(function: ast.FunctionDef, statement: ast.AST | None) -> bool:

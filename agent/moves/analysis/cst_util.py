@@ -3,6 +3,8 @@
 Reading is by plain names; `writes` looks into the branches of an `if`. Nothing here knows what a name means.
 """
 
+import builtins
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import cache, lru_cache
@@ -173,13 +175,44 @@ def fresh(wanted: str, taken: Iterable[str]) -> str:
 
 def functions(module: cst.Module) -> dict[str, cst.FunctionDef]:
     """Return the functions of a file: those at its top, under `if`, `with` and `try` there, and those of functions that
-    make kernels, in place of these."""
-    return {f.name.value: f for f, _ in _defined(module.body, ())}
+    make kernels, in place of these.
+
+    Where some make kernels, a name means one thing: what has a name that stands for anything else, too, is left out.
+    """
+    listed = list(_defined(module.body, ()))
+    return {f.name.value: f for f, _ in listed if f.name.value not in _ambiguous(module, listed)}
 
 
 def makers(module: cst.Module, name: str) -> tuple[cst.FunctionDef, ...]:
     """Return the functions that a function of the file stands in, the outermost first: they make kernels."""
     return next((around for f, around in reversed(list(_defined(module.body, ()))) if f.name.value == name), ())
+
+
+def _ambiguous(module: cst.Module, listed: Sequence[tuple[cst.FunctionDef, "Around"]]) -> set[str]:
+    """Return names that a kernel could read as something else than the function which is listed."""
+    within = [f.name.value for f, around in listed if around]
+    if not within:
+        return set()
+    given = Counter(bindings(module))
+    return {n for n in given if given[n] > 1} | {n for n in within if hasattr(builtins, n)}
+
+
+def bindings(node: cst.CSTNode) -> Iterator[str]:
+    """Yield a name for each place in a node that binds it, in whichever scope: no attributes, no keywords."""
+    for n in nodes(node):
+        match n:
+            case cst.FunctionDef(name=cst.Name(value=name)) | cst.ClassDef(name=cst.Name(value=name)):
+                yield name
+            case cst.Param(name=cst.Name(value=name)) | cst.NameItem(name=cst.Name(value=name)):
+                yield name
+            case cst.AssignTarget(target=target) | cst.For(target=target) | cst.CompFor(target=target):
+                yield from names(target)
+            case cst.AugAssign(target=target) | cst.AnnAssign(target=target) | cst.NamedExpr(target=target):
+                yield from names(target)
+            case cst.AsName(name=target):
+                yield from names(target)
+            case cst.ImportAlias(name=imported, asname=None):
+                yield code(imported).split(".")[0]
 
 
 Around = tuple[cst.FunctionDef, ...]

@@ -4,36 +4,41 @@ A file with none is given back as it stands. What a decorator is made of is then
 nothing else changes: the assignments must follow the function at once, and not mention it beside their one argument.
 """
 
+from collections.abc import Collection
+
 import libcst as cst
 from pgo_agent.agent.moves.analysis.cst_util import code, module_of, names
 
 Body = list[cst.BaseStatement]
 
 
-def as_decorators(source: str) -> str:
-    """Return the file with decorators for assignments `NAME = MAKER(NAME)` that follow a function called NAME."""
+def as_decorators(source: str, kernels: Collection[str]) -> str:
+    """Return the file with decorators for assignments `NAME = MAKER(NAME)` that follow a kernel called NAME."""
     module = module_of(source)
-    changed = module.visit(_Decorated())
+    changed = module.visit(_Decorated(kernels))
     return code(changed) if changed is not module else source
 
 
 class _Decorated(cst.CSTTransformer):
+    def __init__(self, kernels: Collection[str]) -> None:
+        self.kernels = kernels
+
     def leave_Module(self, original_node: cst.Module, updated_node: cst.Module) -> cst.Module:
-        body = _decorated(list(updated_node.body))
+        body = _decorated(list(updated_node.body), self.kernels)
         return updated_node if body is None else updated_node.with_changes(body=body)
 
     def leave_IndentedBlock(
         self, original_node: cst.IndentedBlock, updated_node: cst.IndentedBlock
     ) -> cst.IndentedBlock:
-        body = _decorated(list(updated_node.body))
+        body = _decorated(list(updated_node.body), self.kernels)
         return updated_node if body is None else updated_node.with_changes(body=body)
 
 
-def _decorated(body: Body) -> Body | None:
+def _decorated(body: Body, kernels: Collection[str]) -> Body | None:
     """Return statements in which functions have their assignments as decorators; None where there are none."""
     done, changed = Body(), False
     for statement in body:
-        maker = _maker(statement, done[-1]) if done else None
+        maker = _maker(statement, done[-1], kernels) if done else None
         if maker is None:
             done.append(statement)
             continue
@@ -42,7 +47,9 @@ def _decorated(body: Body) -> Body | None:
     return done if changed else None
 
 
-def _maker(statement: cst.BaseStatement, before: cst.BaseStatement) -> cst.BaseExpression | None:
+def _maker(
+    statement: cst.BaseStatement, before: cst.BaseStatement, kernels: Collection[str]
+) -> cst.BaseExpression | None:
     """Return MAKER of `NAME = MAKER(NAME)`, where NAME is the function before it; else None."""
     match statement, before:
         case (
@@ -55,6 +62,6 @@ def _maker(statement: cst.BaseStatement, before: cst.BaseStatement) -> cst.BaseE
                 ]
             ),
             cst.FunctionDef(name=cst.Name(value=function)),
-        ) if name == given == function and name not in names(maker):
+        ) if name == given == function and name in kernels and name not in names(maker):
             return maker
     return None

@@ -5,12 +5,14 @@ assigned once in the same function. Arguments are matched to parameters by posit
 counted from both ends. Relies on libcst; what cannot be matched raises DoesNotApply.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import libcst as cst
 from pgo_agent.agent.moves.analysis import DoesNotApply
 from pgo_agent.agent.moves.analysis.cst_util import (
+    bindings,
     code,
     expression,
     functions,
@@ -19,10 +21,9 @@ from pgo_agent.agent.moves.analysis.cst_util import (
     nodes,
     parameters,
     visited,
-    writes,
 )
 from pgo_agent.agent.moves.analysis.def_use import target
-from pgo_agent.agent.moves.analysis.launcher_edit import bound, launches
+from pgo_agent.agent.moves.analysis.launcher_edit import launches
 
 _OPERATORS = cst.Add | cst.Subtract | cst.Multiply | cst.FloorDivide
 
@@ -46,20 +47,21 @@ def grids(module: cst.Module, kernel: str, given: set[str]) -> list[Grid]:
         for call in launches(function, kernel):
             meta, dimensions = _dimensions(cst.ensure_type(call.func, cst.Subscript), function)
             arguments = _arguments(call, [p for p in parameters(by_name[kernel]) if p not in given])
-            result.append(Grid(name, call, meta, dimensions, arguments, _constants(module, function)))
+            result.append(Grid(name, call, meta, dimensions, arguments, _constants(module)))
     if not result:
         raise DoesNotApply(f"no function of the file launches {kernel}[grid](...)")
+    if len(result) != len(launches(module, kernel)):
+        raise DoesNotApply(f"{kernel} is launched outside of the functions that are followed, too")
     return result
 
 
-def _constants(module: cst.Module, function: cst.FunctionDef) -> dict[str, str]:
-    """Return whole numbers that a name at the top of the file stands for, and nothing else, as far as it tells."""
+def _constants(module: cst.Module) -> dict[str, str]:
+    """Return whole numbers that a name at the top of the file stands for, and nothing else in any scope."""
     lines = [s for s in module.body if isinstance(s, cst.SimpleStatementLine)]
     given = [n for s in lines for n in s.body if isinstance(n, cst.Assign)]
     found = {name: code(n.value) for n in given if (name := target(n)) and isinstance(n.value, cst.Integer)}
-    changed = {x for n in nodes(module) if isinstance(n, cst.Global) for item in n.names for x in names(item)}
-    once = {n for n, values in bound(module).items() if len(values) == 1} - changed
-    return {n: text for n, text in found.items() if n in once - writes(function) - set(parameters(function))}
+    count = Counter(bindings(module))
+    return {n: text for n, text in found.items() if count[n] == 1}
 
 
 def given_elsewhere(function: cst.FunctionDef, configured: set[str]) -> set[str]:

@@ -11,6 +11,7 @@ import libcst as cst
 from pgo_agent.agent.moves.analysis.cst_util import called, code, names, nodes, parameters, writes
 from pgo_agent.agent.moves.analysis.def_use import assignments, plain, target
 
+_RANGES = {"range", "static_range"}
 _NUMBERS = {"program_id", "num_programs", "cdiv", "minimum", "maximum", "min", "max", "to", "cast", "load", "swizzle2d"}
 
 
@@ -38,6 +39,21 @@ def wrapped_indices(function: cst.FunctionDef) -> Iterator[Wrapped]:
                     yield Wrapped(name, index, size)
         if _is_made_of(small.value, numbers, _NUMBERS):
             numbers |= assigned
+
+
+def scalars(function: cst.FunctionDef) -> set[str]:
+    """Return names that stand for one number or pointer wherever they are read: parameters, what is made of them, and
+    the counts of loops."""
+    count = assignments(function)
+    found = {n for n in parameters(function) if not count[n]}
+    for loop in (n for n in nodes(function.body) if isinstance(n, cst.For)):
+        if isinstance(loop.target, cst.Name) and isinstance(loop.iter, cst.Call) and called(loop.iter) in _RANGES:
+            found |= {loop.target.value} if count[loop.target.value] == 2 else set()
+    for n in nodes(function.body):
+        name = target(n)
+        if isinstance(n, cst.Assign) and name and count[name] == 1 and _is_made_of(n.value, found, _NUMBERS - {"load"}):
+            found.add(name)
+    return found
 
 
 def wrapped_names(function: cst.FunctionDef) -> set[str]:

@@ -59,6 +59,8 @@ def written(tree: ast.Module, given: ast.expr, scopes: Scopes) -> tuple[str, Con
 
     Raises DoesNotApply where neither is known.
     """
+    if _is_set_later(tree):
+        raise DoesNotApply("the pre_hook of its configurations is set after they were made")
     try:
         return pre_hook(tree, given, scopes), None
     except DoesNotApply:
@@ -72,11 +74,6 @@ def pre_hook(tree: ast.Module, given: ast.expr, scopes: Scopes) -> str:
 
     Raises DoesNotApply where not all have the same, or what it is can only be told where they are made.
     """
-    if any(
-        isinstance(n, ast.Attribute) and n.attr == "pre_hook" and not isinstance(n.ctx, ast.Load)
-        for n in ast.walk(tree)
-    ):
-        raise DoesNotApply("the pre_hook of its configurations is set after they were made")
     made = [n for n in _made(given, scopes, {}) if named(n[0]) == "Config"]
     if not made and any(named(n) == "Config" and _tells(n) for n in ast.walk(tree) if isinstance(n, ast.Call)):
         raise DoesNotApply("which configurations have a pre_hook is only known where they are made")
@@ -91,6 +88,11 @@ def pre_hook(tree: ast.Module, given: ast.expr, scopes: Scopes) -> str:
             f"the pre_hook of its configurations depends on {', '.join(unknown)}, known where it is made"
         )
     return texts[0] if texts else ""
+
+
+def _is_set_later(tree: ast.Module) -> bool:
+    attributes = (n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and n.attr == "pre_hook")
+    return any(not isinstance(n.ctx, ast.Load) for n in attributes)
 
 
 Passed = dict[str, ast.expr]  # what a function that makes configurations was given

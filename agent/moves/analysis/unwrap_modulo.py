@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 
 import libcst as cst
 from pgo_agent.agent.moves.analysis import single_names
-from pgo_agent.agent.moves.analysis.cst_util import code, expression, keywords, nodes, visited
+from pgo_agent.agent.moves.analysis.cst_util import code, expression, keywords, names, nodes, visited
 from pgo_agent.agent.moves.analysis.def_use import DefUse, target
-from pgo_agent.agent.moves.analysis.modulo_indices import Wrapped, wrapped_indices, wrapped_names
+from pgo_agent.agent.moves.analysis.modulo_indices import Wrapped, scalars, wrapped_indices, wrapped_names
 
 _OF_LOAD = {"pointer", "mask", "other", "eviction_policy", "cache_modifier"}
 _ZEROS = {"0", "0.0", "0."}
@@ -87,10 +87,24 @@ class _Unwrap(DefUse):
         return pointers, loads
 
     def _by_vector(self, n: cst.Name) -> list[cst.Call]:
-        """The loads of one dimension whose addresses are computed from the index, element by element."""
+        """The loads of one dimension whose addresses are computed from the index and numbers alone."""
         end = self.through(n, lambda x: isinstance(x, cst.BinaryOperation))
-        name = target(end)
-        return [self._pointer_of(end)] if name is None else self._of_pointer(name)
+        name, address = target(end), getattr(end, "value", None)
+        if not isinstance(address, cst.BaseExpression) or not self._of_numbers(address, {n.value}):
+            raise _Seen
+        if name is None:
+            return [self._pointer_of(end)]
+        steps = [x.value for x in nodes(self.function.body) if isinstance(x, cst.AugAssign) and code(x.target) == name]
+        assigned = (x for x in nodes(self.function.body) if isinstance(x, cst.Assign) and target(x) == name)
+        again = [x.value for x in assigned if x is not end]
+        if not all(self._of_numbers(x, {name}) for x in (*steps, *again)):
+            raise _Seen
+        return self._of_pointer(name)
+
+    def _of_numbers(self, x: cst.BaseExpression, own: set[str]) -> bool:
+        """Whether an expression is arithmetic of numbers, and of these names."""
+        plain = (cst.BinaryOperation, cst.BaseBinaryOp, cst.Name, cst.Integer)
+        return names(x) <= scalars(self.function) | own and all(isinstance(n, plain) for n in nodes(x))
 
     def _of_pointer(self, name: str) -> list[cst.Call]:
         """The loads through a pointer that is computed from the index once, and else only advanced."""

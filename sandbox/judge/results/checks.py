@@ -184,9 +184,7 @@ def check_labels(
         for launched in left:
             found = _compared(bench, launched, expected)
             if found[1].errors and launched.verdict is None and found[0] and case in (shipped or {}):
-                found = _compared(
-                    bench, launched, expected, _errors_of(bench, shipped or {}, expected, f"{stage} {case}")
-                )
+                found = _compared(bench, launched, expected, _errors_of(bench, shipped or {}, expected))
             results.append((launched.label, *found))
             if results[-1][1]:
                 return results
@@ -240,9 +238,9 @@ def _launched(bench: TargetSession, bundle: Bundle, case: str, label: str, step:
         replay.close()
 
 
-def _errors_of(bench: TargetSession, shipped: Pick, expected: Expected, step: str) -> tuple[Error, ...]:
+def _errors_of(bench: TargetSession, shipped: Pick, expected: Expected) -> tuple[Error, ...]:
     """Return what the kernel as shipped errs on the inputs of a case; nothing where its outputs are others."""
-    key = verified_key(shipped, expected.case)
+    key, step = verified_key(shipped, expected.case), OwnStep(expected.case).announced
     if key not in bench.shipped_errors:
         bench.announce(step, STEP_SECONDS)
         replay = bench.replay(shipped, expected.case, expected.seed)
@@ -265,7 +263,7 @@ def _compared(
     """
     tolerance = getattr(bench.target, "TOLERANCE", None)
     often = numerics.looser(tolerance, OFTEN)
-    checks = [numerics.check(outputs, expected, often, shipped) for outputs in left.runs[:-1]]
+    checks = [numerics.check(outputs, expected, often) for outputs in left.runs[:-1]]
     checks += [numerics.check(outputs, expected, tolerance, shipped) for outputs in left.runs[-1:]]
     comparison = next((c for c in checks if c.problem), checks[-1])
     if comparison.problem and left.verdict in (None, Verdict.RACE):

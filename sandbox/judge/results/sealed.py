@@ -131,9 +131,11 @@ def _mixed(words: Any, seed: int, n: int) -> Any:
 
 def _sum(words: Any, seed: int, n: int) -> int:
     """Return the sum of the words, each times its own odd random number, modulo 2^64."""
-    weights = _stream(words, seed, n) | 1
-    total = int((words * weights).sum())
-    weights.zero_()
+    weighted = _stream(words, seed, n)
+    weighted |= 1
+    weighted *= words
+    total = int(weighted.sum())
+    weighted.zero_()
     return total
 
 

@@ -126,9 +126,11 @@ class Worker(CheckCommands):
         try:
             judged = ask(bench, candidate, asked)
         except BadBundle as e:
-            return Judgement(Verdict.REJECTED, "smoke", quoted(str(e)))
+            judged = Judgement(Verdict.REJECTED, "smoke", quoted(str(e)))
         except Inconsistent as e:
             judged = self._why_different(candidate, e) or Judgement(e.verdict, "time", e.why)
+        except sealed.Damaged as e:
+            judged = Judgement(Verdict.WRONG, "numerics", plain(str(e)))
         return _within_its_memory(bench, judged)
 
     def _why_different(self, candidate: Bundle, found: Inconsistent) -> Judgement | None:
@@ -262,6 +264,8 @@ class Worker(CheckCommands):
             judged = self._time(bench, asked, pick, self._pick(asked.incumbent), right)
         except Inconsistent as e:
             judged = Judgement(e.verdict, "confirm", e.why)
+        except sealed.Damaged as e:
+            judged = Judgement(Verdict.WRONG, "confirm", plain(str(e)))
         return clock.ends(_within_its_memory(bench, replace(judged, stage="confirm")))
 
     def final(self, asked: questions.Final) -> questions.Timed:
@@ -276,9 +280,9 @@ class Worker(CheckCommands):
 
 def _within_its_memory(bench: TargetSession, judged: Judgement) -> Judgement:
     """The judgement, if no launch wrote into the judge's own memory: guard zones see only what lies beside a tensor."""
-    if not bench.damaged():
+    if not bench.damaged() or judged.verdict == Verdict.CHEATING:
         return judged
-    return Judgement(Verdict.WRONG, judged.stage, plain(sealed.DAMAGED))
+    return replace(judged, verdict=Verdict.WRONG, why=plain(sealed.DAMAGED))
 
 
 def _to_check(pick: Pick, asked: Against) -> dict[str, list[str]]:

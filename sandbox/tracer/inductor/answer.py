@@ -44,9 +44,9 @@ def answer(folder: Path, request: Mapping[str, Any]) -> dict[str, Any]:
                 written = reference_graph.write(contract.reference, inputs, _in_place(request), rows, allowed)
                 at = list(inspect.signature(kernel).parameters)
                 parts.append(launcher_text.kernel_part(written, name, at, folder / "out", request["limit"], allowed))
-            except (MemoryError, OSError):
-                raise  # of this machine, and not of this reference
             except Exception as e:  # whatever torch raises
+                if isinstance(e, MemoryError) or (isinstance(e, OSError) and e.errno is not None):
+                    raise  # of this machine, and not of this reference
                 refused.append(_said(e))
         variants += [{"rows": rows, "parts": [vars(p) for p in parts]}] if parts else []
     return {"variants": variants, "refused": list(dict.fromkeys(refused))}

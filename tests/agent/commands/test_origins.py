@@ -83,7 +83,7 @@ def test_assignments_that_make_a_kernel_go_where_it_becomes_a_decorated_function
     file.write_text(part + "\n\nprint(3)\n")
     to.write_text(part + REST.format("\n".join(origins.lines(part, [file], to, tmp_path))))
     subject = target.read(to)
-    _, _, new = origins.changed(subject, as_decorators(subject.source))
+    _, _, new = origins.changed(subject, as_decorators(subject.source, ["double"]))
     assert new.count("double = ") == 0 and new.index("# twice\n@triton.heuristics") < new.index(
         "@triton.jit\ndef double"
     )

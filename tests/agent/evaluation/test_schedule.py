@@ -16,7 +16,7 @@ from tests.agent.many_runs import OPTIMIZE as FOUR
 from tests.agent.many_runs import RESUME, Run, on
 
 pytestmark = pytest.mark.long  # whole runs
-OPTIMIZE = (*FOUR, "--candidates", "3")  # one of them changes nothing
+OPTIMIZE = (*FOUR, "--candidates", "2")
 RACING = "racing and confirming"
 
 

@@ -63,11 +63,18 @@ def test_configurations_that_a_function_makes_are_written_as_calls_of_it() -> No
         ('    """Short."""\n', "    print(block)\n"),
         ("CONFIGS = [made(64)", 'CONFIGS = [triton.Config({"BLOCK": 64, "SPLIT": 1})'),
         ("num_warps=warps", "num_warps=warps, num_stages=warps"),
+        ("split=1, warps=4):", "split=1, warps=4, clear=None):"),
+        ("CONFIGS = [made(64)", "CONFIGS = [made(64, *MORE)"),
+        ("CONFIGS = [made(64)", "CONFIGS = [wrapped(made(64))"),
+        ("CONFIGS = [made(64)", "CONFIGS = others() + [made(64)"),
+        ("@triton.autotune", "for c in CONFIGS: c.pre_hook = hook\n@triton.autotune"),
     ],
 )
 def test_a_function_that_computes_what_it_is_given_makes_no_others(old: str, new: str) -> None:
     assert MADE.count(old) == 1
-    source = MADE.replace(old, new)
+    source = MADE.replace(old, new).replace(
+        "[made(64), made(128)]", "[made(64, clear=True)]" if "clear" in new else "[made(64), made(128)]"
+    )
     with pytest.raises(DoesNotApply):
         with_configs(source, only(source), [{"BLOCK": 256, "SPLIT": 2, "num_warps": 8}])
 

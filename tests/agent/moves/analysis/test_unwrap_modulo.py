@@ -83,6 +83,15 @@ SEEN: dict[str, Changes] = {
     "a vector of the rows that says where to read": (
         (LOAD_A, f"{LOAD_A}    s = tl.load(A + rows * sam)\n    acc += tl.load(A + s[:, None])\n"),
     ),
+    "a vector that is no vector": (
+        SCALED,
+        (LOAD_A, f"{LOAD_A}    s = tl.load(A + rows + tl.arange(0, 2)[:, None])\n"),
+    ),
+    "a vector whose pointer is advanced by a tile": (
+        SCALED,
+        (LOAD_A, f"{LOAD_A}    s = tl.load(s_ptrs)\n    s_ptrs += offs_k\n"),
+        ("acc = tl.zeros", "s_ptrs = A + rows * sam\nacc = tl.zeros"),
+    ),
     "a name that gets another index in a loop": (
         ("acc = tl.zeros", f"for _ in range(1):\n    rows = {ROWS}\nacc = tl.zeros"),
     ),

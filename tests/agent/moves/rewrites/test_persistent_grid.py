@@ -114,7 +114,7 @@ def test_a_program_that_may_return_at_once_does_its_other_tiles(form: str) -> No
     source = SCALE.replace("@triton.jit\ndef _scale", helper).replace("empty_like", "zeros_like")
     source = source.replace("    X += row * N\n", f"{RETURNS[form]}    X += row * N\n")
     text = rewritten(source)
-    assert "if not (" in text
+    assert "return" not in text.split("def _scale")[1].split("def kernel")[0]
     calls = [{"x": torch.randn(rows, columns)} for rows, columns in ((40, 100), (1, 7))]
     assert same_bits(outputs(source, *calls), outputs(text, *calls))
 
@@ -127,8 +127,21 @@ def test_a_number_of_the_file_is_known_in_the_grid() -> None:
     assert "BLOCK * 2 // 2" in text
     calls = [{"x": torch.randn(40, 100)}]
     assert same_bits(outputs(source, *calls), outputs(text, *calls))
+    shadowed = source.replace("def kernel(x):", "def kernel(x, SIZE=4):")
+    assert "depends on SIZE" in reason(rewritten, shadowed)
     for other in ("SIZE = 2\n\n\ndef grown():\n    global SIZE\n    SIZE += 1\n", "SIZE = 2\nSIZE = 3\n"):
         assert "depends on SIZE" in reason(rewritten, source.replace("SIZE = 2\n", other))
+
+
+def test_a_launch_in_a_function_that_makes_kernels_counts() -> None:
+    twice = """def twice(x):
+    @triton.jit
+    def _other(x):
+        tl.store(x, 0.0)
+    _scale[(triton.cdiv(x.numel(), 16),)](x, x, x.numel(), 1, BLOCK=16)
+    return x
+"""
+    assert "outside of the functions that are followed" in reason(rewritten, f"{SCALE}\n\n{twice}")
 
 
 @pytest.mark.long
