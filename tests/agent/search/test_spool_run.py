@@ -219,7 +219,7 @@ def test_a_run_that_waits_comes_to_the_winner_of_one_by_hand_and_proves_no_other
     told = "SELECT id, speedup, against FROM candidates ORDER BY generation, position"
     won = "SELECT json_extract(summary, '$.winner') FROM runs"
     assert other.rows(told) == finished[0].rows(told) and other.rows(won) == finished[0].rows(won) != [(None,)]
-    assert [other.asked().count(c) for c in ("look", "judge", "confirm")] == [2, 1, 1]
+    assert [other.asked().count(c) for c in ("look", "judge", "confirm")] == [3, 1, 1]
     seconds = [e["gpu_seconds"] for e in done.events if e["type"] == "run.completed"]
     assert seconds == [len(needed(other)) * made_up.SECONDS]
 
