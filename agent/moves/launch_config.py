@@ -11,8 +11,9 @@ from typing import Any
 
 from pgo_agent.agent.moves import scaled_tiles
 from pgo_agent.agent.moves.analysis import DoesNotApply
+from pgo_agent.agent.moves.analysis.launched import LAUNCH_OPTIONS
 from pgo_agent.agent.moves.launch_levers import refuted, steps, written
-from pgo_agent.agent.moves.launch_sites import LAUNCH_OPTIONS, Config, LaunchSite, sites, unsettable, with_configs
+from pgo_agent.agent.moves.launch_sites import Config, LaunchSite, sites, unsettable, with_configs
 from pgo_agent.agent.moves.move import CARRIED, Best, Proposal, Skipped, checked
 from pgo_agent.agent.moves.priority import ProfileEvidence
 from pgo_agent.sandbox.devices import Device

@@ -9,7 +9,8 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from pgo_agent.agent.moves.launch_sites import LAUNCH_OPTIONS, Config, LaunchSite
+from pgo_agent.agent.moves.analysis.launched import LAUNCH_OPTIONS
+from pgo_agent.agent.moves.launch_sites import Config, LaunchSite
 from pgo_agent.agent.moves.move import Best
 from pgo_agent.agent.profile.cost_model import RESERVED_SHARED, occupancy
 from pgo_agent.agent.profile.findings import Defect

@@ -18,6 +18,7 @@ from typing import cast
 from pgo_agent.agent.moves.analysis import DoesNotApply, tile_use, tuned
 from pgo_agent.agent.moves.analysis.config_maker import ConfigMaker
 from pgo_agent.agent.moves.analysis.launched import (
+    LAUNCH_OPTIONS,
     KernelLaunch,
     constexprs,
     heuristics_of,
@@ -33,7 +34,6 @@ from pgo_agent.agent.moves.analysis.scopes import Function, Scopes
 from pgo_agent.sandbox import parsing
 from pgo_agent.sandbox.bundle import documents
 
-LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 Config = dict[str, int]
 
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pgo_agent.agent.moves.analysis import DoesNotApply
+from pgo_agent.agent.moves.analysis.launched import LAUNCH_OPTIONS
 from pgo_agent.agent.moves.launch_config import GRID_LIMIT, config_of, launch_grid, named
 from pgo_agent.agent.moves.launch_levers import written
 from pgo_agent.agent.moves.launch_sites import (
-    LAUNCH_OPTIONS,
     Config,
     LaunchSite,
     numbers,

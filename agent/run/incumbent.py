@@ -3,7 +3,6 @@
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -83,18 +82,16 @@ def best_known(ctx: Context, which: str) -> dict[str, moves.Best]:
     if which == SHIPPED:
         statics = {p.plan_id: p.statics for p in base.points}
         return {
-            c: replace(
-                _best(ctx, numbers(p.config), statics[p.plan_id], p.bundle, c, p.choice, near(base.points, p)),
-                standing=c in base.shipped and base.shipped[c].config == p.config,
-            )
+            c: _best(ctx, numbers(p.config), statics[p.plan_id], p.bundle, c, p.choice, stands, near(base.points, p))
             for c, p in base.tuned.items()
+            for stands in [c in base.shipped and base.shipped[c].config == p.config]
             if statics[p.plan_id]
         }
     candidate = ctx.store.candidate(ctx.run.id, which)
     labels, built = chosen(ctx.store, candidate), candidate.build
     options = {c: built.choice(c, labels[c]) for c in base.cases}
     known = {c: (numbers(o.config), built.statics_of(o), built.bundle, c, o.label) for c, o in options.items()}
-    return {c: replace(_best(ctx, *what), standing=True) for c, what in known.items() if what[1]}
+    return {c: _best(ctx, *what, standing=True) for c, what in known.items() if what[1]}
 
 
 def near(points: Sequence[BaselinePoint], best: BaselinePoint) -> tuple[Config, ...]:
@@ -113,6 +110,7 @@ def _best(
     bundle: str,
     case: str,
     label: str,
+    standing: bool,
     tied: tuple[Config, ...] = (),
 ) -> moves.Best:
     manifest = ctx.store.contents.manifest(bundle)
@@ -123,7 +121,7 @@ def _best(
         blocks[name] = max(blocks.get(name, 0), math.prod(step["grid"]))
         by_key[step["kernel"]] = by_name[name]
     main = workload.hardest([plan], manifest["kernels"], by_key)[0]
-    return moves.Best(config, by_name[main], by_name, blocks, tied)
+    return moves.Best(config, by_name[main], by_name, blocks, tied, standing)
 
 
 def known_configs(ctx: Context) -> list[Config]:

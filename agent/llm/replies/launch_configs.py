@@ -13,7 +13,8 @@ from typing import Any
 from pgo_agent.agent.llm.replies.errors import BadReply, Nothing, short
 from pgo_agent.agent.moves import CARRIED
 from pgo_agent.agent.moves.analysis import DoesNotApply
-from pgo_agent.agent.moves.launch_sites import LAUNCH_OPTIONS, Config, LaunchSite, sites, with_configs
+from pgo_agent.agent.moves.analysis.launched import LAUNCH_OPTIONS
+from pgo_agent.agent.moves.launch_sites import Config, LaunchSite, sites, with_configs
 from pgo_agent.sandbox import parsing
 
 LARGEST, WIDEST = 20_000, 500  # characters of a launch change, of a line of one

@@ -9,11 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pgo_agent.agent.moves.analysis import DoesNotApply
-from pgo_agent.agent.moves.analysis.launched import named
+from pgo_agent.agent.moves.analysis.launched import LAUNCH_OPTIONS, named
 from pgo_agent.agent.moves.analysis.scopes import Scopes, default_of
 
 _PLAIN = {"range", "product", "zip", "enumerate", "len", "min", "max", "sorted"}  # what lists are computed with
-_OPTIONS = {"num_warps", "num_stages", "num_ctas", "maxnreg"}  # of triton.Config, beside the kernel's own parameters
 
 
 @dataclass(frozen=True)
@@ -90,8 +89,8 @@ def _parameters(config: ast.Call, names: Sequence[str]) -> dict[str, str] | None
         (k.value if isinstance(k, ast.Constant) else None, v)
         for k, v in zip(given[0].keys, given[0].values, strict=True)
     ]
-    pairs += [(k.arg, k.value) for k in config.keywords if k.arg in _OPTIONS]
-    if any(k.arg not in {*_OPTIONS, "pre_hook", "kwargs"} for k in config.keywords):
+    pairs += [(k.arg, k.value) for k in config.keywords if k.arg in LAUNCH_OPTIONS]
+    if any(k.arg not in {*LAUNCH_OPTIONS, "pre_hook", "kwargs"} for k in config.keywords):
         return None
     told = {key: value.id for key, value in pairs if isinstance(key, str) and isinstance(value, ast.Name)}
     same = len(told) == len(pairs) and len(set(told.values())) == len(told)

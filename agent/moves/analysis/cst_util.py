@@ -179,13 +179,20 @@ def functions(module: cst.Module) -> dict[str, cst.FunctionDef]:
 
     Where some make kernels, a name means one thing: what has a name that stands for anything else, too, is left out.
     """
-    listed = list(_defined(module.body, ()))
-    return {f.name.value: f for f, _ in listed if f.name.value not in _ambiguous(module, listed)}
+    return {f.name.value: f for f, _ in _listed(module)}
 
 
 def makers(module: cst.Module, name: str) -> tuple[cst.FunctionDef, ...]:
     """Return the functions that a function of the file stands in, the outermost first: they make kernels."""
-    return next((around for f, around in reversed(list(_defined(module.body, ()))) if f.name.value == name), ())
+    return next((around for f, around in reversed(_listed(module)) if f.name.value == name), ())
+
+
+@lru_cache(maxsize=16)  # each keeps its tree, which every step of a move reads anew
+def _listed(module: cst.Module) -> "tuple[tuple[cst.FunctionDef, Around], ...]":
+    """Return the functions of a file, each with those that it stands in."""
+    listed = tuple(_defined(module.body, ()))
+    ambiguous = _ambiguous(module, listed)
+    return tuple((f, around) for f, around in listed if f.name.value not in ambiguous)
 
 
 def _ambiguous(module: cst.Module, listed: Sequence[tuple[cst.FunctionDef, "Around"]]) -> set[str]:
@@ -282,11 +289,19 @@ def reachable(module: cst.Module, kernel: str) -> list[str]:
 def change(module: cst.Module, changed: dict[str, cst.FunctionDef]) -> cst.Module:
     """Return the file with these functions in place of those of the same name."""
     own = functions(module)
-    return cst.ensure_type(module.visit(_Exchange({id(own[n]): f for n, f in changed.items() if n in own})), cst.Module)
+    return exchanged(module, {id(own[n]): f for n, f in changed.items() if n in own})
+
+
+Exchange = cst.BaseStatement | cst.FlattenSentinel[cst.BaseStatement]
+
+
+def exchanged(module: cst.Module, changed: Mapping[int, Exchange]) -> cst.Module:
+    """Return the file with statements in place of functions, by the ids of these."""
+    return cst.ensure_type(module.visit(_Exchange(changed)), cst.Module)
 
 
 class _Exchange(cst.CSTTransformer):
-    def __init__(self, changed: Mapping[int, cst.FunctionDef]) -> None:
+    def __init__(self, changed: Mapping[int, Exchange]) -> None:
         self.changed = changed
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> bool:
@@ -295,7 +310,7 @@ class _Exchange(cst.CSTTransformer):
     def visit_SimpleStatementLine(self, node: cst.SimpleStatementLine) -> bool:
         return False
 
-    def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.BaseStatement:
+    def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> Exchange:
         return self.changed.get(id(original_node), updated_node)
 
 

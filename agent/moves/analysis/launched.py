@@ -15,6 +15,7 @@ from pgo_agent.agent.moves.analysis.branches import is_dead
 from pgo_agent.agent.moves.analysis.scopes import Function, Scopes
 from pgo_agent.sandbox.target import of_contract
 
+LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")  # of triton.Config, beside a kernel's parameters
 _WRAPPERS = ("wrap_triton", "capture_triton")
 _DECORATORS = ("jit", "heuristics", "autotune")
 

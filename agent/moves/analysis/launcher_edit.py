@@ -12,6 +12,7 @@ from pgo_agent.agent.moves.analysis.cst_util import (
     change,
     code,
     decorated,
+    exchanged,
     expression,
     functions,
     lines,
@@ -86,23 +87,8 @@ def add_function(module: cst.Module, kernel: str, text: str) -> cst.Module:
         if name in functions(module) and code(functions(module)[name]).strip() == code(added).strip():
             return module
         raise DoesNotApply(f"the name {name} is taken")
-    above = _Above(functions(module)[kernel], added)
-    return cst.ensure_type(module.visit(above), cst.Module)
-
-
-class _Above(cst.CSTTransformer):
-    """Puts a function above another."""
-
-    def __init__(self, place: cst.FunctionDef, added: cst.FunctionDef) -> None:
-        self.place, self.added = place, added
-
-    def visit_SimpleStatementLine(self, node: cst.SimpleStatementLine) -> bool:
-        return False
-
-    def leave_FunctionDef(
-        self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef
-    ) -> cst.FunctionDef | cst.FlattenSentinel[cst.BaseStatement]:
-        return cst.FlattenSentinel([self.added, updated_node]) if original_node is self.place else updated_node
+    own = functions(module)[kernel]
+    return exchanged(module, {id(own): cst.FlattenSentinel([added, own])})
 
 
 def check_names(module: cst.Module, kernel: str) -> None:

@@ -9,6 +9,7 @@ been inlined before.
 """
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 
 import libcst as cst
 from pgo_agent.agent.moves.analysis import single_names
@@ -101,10 +102,14 @@ class _Unwrap(DefUse):
             raise _Seen
         return self._of_pointer(name)
 
+    @cached_property
+    def _scalars(self) -> set[str]:
+        return scalars(self.function)
+
     def _of_numbers(self, x: cst.BaseExpression, own: set[str]) -> bool:
         """Whether an expression is arithmetic of numbers, and of these names."""
         plain = (cst.BinaryOperation, cst.BaseBinaryOp, cst.Name, cst.Integer)
-        return names(x) <= scalars(self.function) | own and all(isinstance(n, plain) for n in nodes(x))
+        return names(x) <= self._scalars | own and all(isinstance(n, plain) for n in nodes(x))
 
     def _of_pointer(self, name: str) -> list[cst.Call]:
         """The loads through a pointer that is computed from the index once, and else only advanced."""

@@ -183,8 +183,8 @@ def check_labels(
         left = [_launched(bench, bundle, case, label, f"{stage} {case}") for label in some]
         for launched in left:
             found = _compared(bench, launched, expected)
-            if found[1].errors and launched.verdict is None and found[0] and case in (shipped or {}):
-                found = _compared(bench, launched, expected, _errors_of(bench, shipped or {}, expected))
+            if shipped and case in shipped and found[0] and found[1].errors and launched.verdict is None:
+                found = _compared(bench, launched, expected, _errors_of(bench, shipped, expected))
             results.append((launched.label, *found))
             if results[-1][1]:
                 return results

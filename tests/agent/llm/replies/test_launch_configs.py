@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pgo_agent.agent.moves import Best, Proposal, Skipped, catalogue
 from pgo_agent.agent.moves.analysis import DoesNotApply, text_faults
-from pgo_agent.agent.moves.launch_sites import LAUNCH_OPTIONS, sites, unfollowed, unsettable, with_configs
+from pgo_agent.agent.moves.analysis.launched import LAUNCH_OPTIONS
+from pgo_agent.agent.moves.launch_sites import sites, unfollowed, unsettable, with_configs
 from pgo_agent.sandbox import devices
 from pgo_agent.sandbox.build.builder import Builder
 from pgo_agent.sandbox.target import same_contract
